@@ -1,0 +1,131 @@
+//! The scheduler's whole answer, checked: hosts, slots, GPUs, who am I, attempt, deadline.
+
+use crate::devices::DeviceList;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::time::SystemTime;
+
+/// Who gave the allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    Slurm,
+    HtCondor,
+    /// A plain machine.
+    Local,
+    /// Nobody yet: hosts and counts given by hand, for a plan ahead of the allocation.
+    Hypothetical,
+}
+
+/// What the environment tells for certain. What it does not tell is `None`, never a guess.
+#[derive(Debug, Clone)]
+pub struct Allocation {
+    pub scheduler: Scheduler,
+    /// The scheduler's id of the job, the same for all members.
+    pub job: Option<String>,
+    /// 0 for the first run; a requeue is the next attempt.
+    pub attempt: u32,
+    /// Every host once, in the scheduler's order.
+    pub hosts: Vec<Host>,
+    /// One a rank.
+    pub slots: Vec<Slot>,
+    /// The rank of this process; `None` outside a step.
+    pub me: Option<u32>,
+    /// GPUs that the scheduler bound to this process alone; a host's shared ones are with the host.
+    pub bound: Option<DeviceList>,
+    /// When the scheduler ends the job.
+    pub deadline: Option<SystemTime>,
+    /// Ports reserved on every host.
+    pub ports: Option<Vec<u16>>,
+    /// What a person should know about how this was read.
+    pub notes: Vec<String>,
+}
+
+/// A machine of the allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    pub name: String,
+    pub gpus: HostGpus,
+}
+
+/// GPUs that a host's members may split among themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostGpus {
+    /// The environment does not tell.
+    Unknown,
+    /// These (often none) are for all members of the host.
+    Shared(DeviceList),
+}
+
+/// A place for one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// `None` where the environment cannot tell the host.
+    pub place: Option<Place>,
+    pub cpus: Option<u32>,
+}
+
+/// A host (index into [`Allocation::hosts`]) and the number among the slots there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub host: u32,
+    pub local_rank: u32,
+}
+
+impl Allocation {
+    /// How many slots there are.
+    pub fn world(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// True if every slot's host is known.
+    pub fn is_placed(&self) -> bool {
+        self.slots.iter().all(|slot| slot.place.is_some())
+    }
+}
+
+impl Host {
+    pub fn new(name: impl Into<String>) -> Host {
+        Host { name: name.into(), gpus: HostGpus::Unknown }
+    }
+}
+
+impl Scheduler {
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheduler::Slurm => "slurm",
+            Scheduler::HtCondor => "htcondor",
+            Scheduler::Local => "local",
+            Scheduler::Hypothetical => "none",
+        }
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scheduler::Slurm => "Slurm",
+            Scheduler::HtCondor => "HTCondor",
+            Scheduler::Local => "a plain machine",
+            Scheduler::Hypothetical => "no scheduler (hosts given by hand)",
+        })
+    }
+}
+
+impl Serialize for Scheduler {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Places from the host of each rank: local ranks count up in rank order.
+pub(crate) fn places(host_of_rank: impl IntoIterator<Item = u32>, hosts: usize) -> Vec<Place> {
+    let mut next = vec![0u32; hosts];
+    host_of_rank
+        .into_iter()
+        .map(|host| {
+            let local_rank = next[host as usize];
+            next[host as usize] += 1;
+            Place { host, local_rank }
+        })
+        .collect()
+}

@@ -1,0 +1,222 @@
+//! The edge: a snapshot of everything outside that the pure stages look at.
+//!
+//! Taken once from this process ([`Environ::here`]) or from a captured file ([`Environ::from_file`]).
+//! Files that variables name (HTCondor's ads, Slurm's host file) are read here, so that no later
+//! stage opens anything.
+
+use crate::devices::MASKS;
+use crate::machine::{self, Cpus, GpuProbe};
+use crate::variables as var;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use thiserror::Error;
+
+/// Files larger than this are not what a scheduler writes.
+const MAX_FILE: u64 = 64 << 20;
+
+/// Variables whose value is the path of a file that belongs to the snapshot.
+const NAMED_FILES: [&str; 3] = [var::SLURM_HOSTFILE, var::CONDOR_JOB_AD, var::CONDOR_MACHINE_AD];
+
+/// Variables, host name, the files they name, what the machine has, and the time.
+#[derive(Debug, Clone)]
+pub struct Environ {
+    variables: BTreeMap<String, String>,
+    files: BTreeMap<&'static str, NamedFile>,
+    /// This host's name; unknown for a captured environment.
+    pub hostname: Option<String>,
+    /// CPUs of this machine; unknown for a captured environment.
+    pub cpus: Option<Cpus>,
+    /// GPUs found on this machine where no mask names them.
+    pub gpus: GpuProbe,
+    pub now: SystemTime,
+    /// Where the variables came from, for messages.
+    pub origin: String,
+}
+
+/// A file that a variable names: its text, or why it could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
+    pub path: PathBuf,
+    pub text: Result<String, String>,
+}
+
+/// Where to find files that a captured environment names, other than at the captured path.
+#[derive(Debug, Clone, Default)]
+pub struct FileOverrides {
+    pub job_ad: Option<PathBuf>,
+    pub machine_ad: Option<PathBuf>,
+}
+
+/// A captured environment that cannot be loaded.
+#[derive(Debug, Error)]
+pub enum EnvironError {
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error(
+        "{}:{line}: expected KEY=VALUE, found {found:?}; hint: capture it with `env > job.env`", path.display()
+    )]
+    Line { path: PathBuf, line: usize, found: String },
+}
+
+impl Environ {
+    /// This process's own environment. Looks for GPUs only where no mask names them.
+    pub fn here() -> Environ {
+        let variables: BTreeMap<String, String> = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .collect();
+        let mut environ = Environ {
+            files: BTreeMap::new(),
+            hostname: Some(machine::hostname()),
+            cpus: Some(Cpus::here()),
+            gpus: GpuProbe::NotDone,
+            now: SystemTime::now(),
+            origin: "this process".to_owned(),
+            variables,
+        };
+        if !MASKS.iter().any(|mask| environ.get(mask).is_some()) {
+            environ.gpus = machine::probe_gpus(environ.get(var::PATH));
+        }
+        environ.read_named_files(&FileOverrides::default(), None);
+        environ
+    }
+
+    /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart.
+    pub fn from_file(path: &Path, overrides: &FileOverrides) -> Result<Environ, EnvironError> {
+        let text = read_text(path).map_err(|source| EnvironError::Read { path: path.to_owned(), source })?;
+        let mut environ = Environ::from_variables(parse_variables(path, &text)?);
+        environ.origin = path.display().to_string();
+        environ.read_named_files(overrides, path.parent());
+        for (variable, given) in
+            [(var::CONDOR_JOB_AD, &overrides.job_ad), (var::CONDOR_MACHINE_AD, &overrides.machine_ad)]
+        {
+            // What the user named must be there; what the capture names may be long gone.
+            if let (Some(given), Some(NamedFile { path, text: Err(reason) })) =
+                (given, environ.files.get(variable))
+            {
+                let path = if path == given { given } else { path };
+                return Err(EnvironError::Read {
+                    path: path.clone(),
+                    source: io::Error::other(reason.clone()),
+                });
+            }
+        }
+        Ok(environ)
+    }
+
+    /// An environment of just these variables: no machine behind it.
+    pub fn from_variables<K: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Environ {
+        Environ {
+            variables: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            files: BTreeMap::new(),
+            hostname: None,
+            cpus: None,
+            gpus: GpuProbe::NotDone,
+            now: SystemTime::UNIX_EPOCH,
+            origin: "given variables".to_owned(),
+        }
+    }
+
+    /// The same with the text of a file that `variable` names.
+    pub fn with_file(mut self, variable: &'static str, text: &str) -> Environ {
+        let path = self.get(variable).unwrap_or_default().into();
+        self.files.insert(variable, NamedFile { path, text: Ok(text.to_owned()) });
+        self
+    }
+
+    /// A variable's value; empty ones count as set.
+    pub fn get(&self, variable: &str) -> Option<&str> {
+        self.variables.get(variable).map(String::as_str)
+    }
+
+    /// A variable's value, unless it is unset or blank.
+    pub fn get_nonempty(&self, variable: &str) -> Option<&str> {
+        self.get(variable).map(str::trim).filter(|value| !value.is_empty())
+    }
+
+    /// The file that `variable` names, if the variable is set or the user gave one for it.
+    pub fn file(&self, variable: &str) -> Option<&NamedFile> {
+        self.files.get(variable)
+    }
+
+    /// All variables, sorted by name.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    fn read_named_files(&mut self, overrides: &FileOverrides, beside: Option<&Path>) {
+        for variable in NAMED_FILES {
+            let given = match variable {
+                var::CONDOR_JOB_AD => overrides.job_ad.as_ref(),
+                var::CONDOR_MACHINE_AD => overrides.machine_ad.as_ref(),
+                _ => None,
+            };
+            let path = match given {
+                Some(given) => Some(given.clone()),
+                None => self.get_nonempty(variable).map(PathBuf::from),
+            };
+            if let Some(path) = path {
+                self.files.insert(variable, find_and_read(path, beside));
+            }
+        }
+    }
+}
+
+/// Reads `path`, or the file of that name beside the capture (`.job.ad` also as `job.ad`).
+fn find_and_read(path: PathBuf, beside: Option<&Path>) -> NamedFile {
+    let mut candidates = vec![path.clone()];
+    if let (Some(folder), Some(name)) = (beside, path.file_name().and_then(|name| name.to_str())) {
+        candidates.push(folder.join(&path));
+        candidates.push(folder.join(name));
+        candidates.push(folder.join(name.trim_start_matches('.')));
+    }
+    let mut first_error = None;
+    for candidate in candidates {
+        match read_text(&candidate) {
+            Ok(text) => return NamedFile { path: candidate, text: Ok(text) },
+            Err(error) => first_error = first_error.or(Some(error.to_string())),
+        }
+    }
+    NamedFile { path, text: Err(first_error.unwrap_or_default()) }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let size = path.metadata()?.len();
+    if size > MAX_FILE {
+        return Err(io::Error::other(format!("{size} bytes are too many")));
+    }
+    let bytes = std::fs::read(path)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn parse_variables(path: &Path, text: &str) -> Result<BTreeMap<String, String>, EnvironError> {
+    let mut variables = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match line.split_once('=') {
+            Some((name, value)) if is_variable_name(name) => {
+                variables.insert(name.to_owned(), value.to_owned());
+            }
+            // `env` prints exported shell functions and values with line ends over several lines;
+            // what follows the first line of one cannot be told from rubbish, except at the start.
+            _ if !variables.is_empty() => {}
+            _ => {
+                return Err(EnvironError::Line {
+                    path: path.to_owned(),
+                    line: number + 1,
+                    found: line.chars().take(60).collect(),
+                });
+            }
+        }
+    }
+    Ok(variables)
+}
+
+fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| !c.is_whitespace() && !c.is_control())
+}

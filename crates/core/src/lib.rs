@@ -1,0 +1,33 @@
+//! rallypoint turns an allocation on a batch system into a running distributed-training cluster.
+//!
+//! The types are the architecture; each stage takes the value before it and knows more:
+//!
+//! ```text
+//! Environ  ->  Allocation  ->  Plan  ->  Roster  ->  ChildEnv
+//! ```
+//!
+//! | stage | room |
+//! |---|---|
+//! | [`Environ`](environ::Environ): variables, host name, named files, a snapshot | [`environ`], and [`machine`] for what it probes |
+//! | [`Allocation`](allocation::Allocation): the scheduler's whole answer, checked | [`scheduler`] |
+//! | [`Plan`](plan::Plan): members with roles, devices, CPUs; no address | [`plan`], [`roles`], [`devices`] |
+//! | [`Roster`](roster::Roster): the plan plus one endpoint a member | [`roster`], [`address`] |
+//! | [`ChildEnv`](framework::ChildEnv): the variables of one child | [`framework`] |
+//!
+//! Only [`environ`], [`machine`] and [`doctor`] touch the world; everything else is a function of its
+//! arguments. The library never prints, exits or panics on input.
+
+pub mod address;
+pub mod allocation;
+pub mod check;
+pub mod devices;
+pub mod doctor;
+pub mod environ;
+pub mod framework;
+pub mod hostlist;
+pub mod machine;
+pub mod plan;
+pub mod roles;
+pub mod roster;
+pub mod scheduler;
+pub mod variables;

@@ -1,0 +1,142 @@
+//! The roster: a plan plus one agreed endpoint a member.
+//!
+//! Made here from static ports, without any network.
+
+use crate::address::{AddressError, Choice, HostRule, endpoint};
+use crate::allocation::Scheduler;
+use crate::plan::{Member, Plan};
+use crate::variables as var;
+use thiserror::Error;
+
+/// A plan whose members all have an address.
+#[derive(Debug, Clone)]
+pub struct Roster {
+    pub plan: Plan,
+    endpoints: Vec<Endpoint>,
+}
+
+/// Where a member listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub address: String,
+    pub port: u16,
+}
+
+/// Ports that follow from a member's number on its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StaticPorts {
+    /// Base plus local rank.
+    Base(u16),
+    /// The ports that the scheduler reserved, or [`DEFAULT_PORT_BASE`] plus local rank.
+    Reserved,
+}
+
+/// How members are addressed.
+#[derive(Debug, Clone, Default)]
+pub struct Addressing {
+    pub rule: HostRule,
+    /// One of this machine's own addresses; only good where all members are here.
+    pub own: Option<Choice>,
+}
+
+/// What TensorFlow's own resolver counts from.
+pub const DEFAULT_PORT_BASE: u16 = 8888;
+
+#[derive(Debug, Error)]
+pub enum RosterError {
+    #[error(
+        "the host of {missing} of {world} members is not known ({first} is the first), so their addresses are not; hint: {hint}"
+    )]
+    HostUnknown { missing: usize, world: u32, first: String, hint: &'static str },
+    #[error("port {base}+{local_rank} for {member} is beyond 65535; hint: lower --port-base")]
+    PortRange { base: u16, local_rank: u32, member: String },
+    #[error(
+        "{variable} reserves {there} ports, but {member} is number {local_rank} on its host; hint: srun --resv-ports={needed}, or use --port-base",
+        variable = var::SLURM_STEP_RESV_PORTS, needed = local_rank + 1
+    )]
+    TooFewReserved { there: usize, member: String, local_rank: u32 },
+    #[error(
+        "--interface and --network tell this machine's address alone, and there are {hosts} hosts; hint: use --host-suffix or --host-map, or `rallypoint run`, where each member tells its own"
+    )]
+    OtherHosts { hosts: usize },
+    #[error(transparent)]
+    Address(#[from] AddressError),
+}
+
+impl Roster {
+    /// Addresses by rule, ports by arithmetic: nothing is opened, nobody is asked.
+    pub fn from_static(
+        plan: Plan,
+        ports: &StaticPorts,
+        addressing: &Addressing,
+    ) -> Result<Roster, RosterError> {
+        let missing = plan.members.iter().filter(|member| member.place.is_none()).count();
+        if let Some(first) = plan.members.iter().find(|member| member.place.is_none()) {
+            let hint = match plan.scheduler {
+                Scheduler::HtCondor => {
+                    "HTCondor tells a proc only its own host; `rallypoint run` lets them meet"
+                }
+                _ => "`rallypoint run` lets the members meet and tell",
+            };
+            return Err(RosterError::HostUnknown { missing, world: plan.world(), first: name(first), hint });
+        }
+        let addresses = addresses(&plan, addressing)?;
+        let endpoints = plan
+            .members
+            .iter()
+            .map(|member| {
+                let Some(place) = member.place else { unreachable!("checked above") };
+                let port = port(&plan, member, place.local_rank, ports)?;
+                Ok(Endpoint { address: addresses[place.host as usize].clone(), port })
+            })
+            .collect::<Result<_, RosterError>>()?;
+        Ok(Roster { plan, endpoints })
+    }
+
+    pub fn endpoint(&self, member: &Member) -> &Endpoint {
+        &self.endpoints[member.rank as usize]
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&endpoint(&self.address, self.port))
+    }
+}
+
+/// An address a host.
+fn addresses(plan: &Plan, addressing: &Addressing) -> Result<Vec<String>, RosterError> {
+    match &addressing.own {
+        Some(_) if plan.hosts.len() > 1 => Err(RosterError::OtherHosts { hosts: plan.hosts.len() }),
+        Some(choice) => Ok(vec![choice.own_address()?.to_string()]),
+        // A plain machine's name may not resolve to anything its own processes can reach.
+        None if plan.scheduler == Scheduler::Local && matches!(addressing.rule, HostRule::Name) => {
+            Ok(vec!["localhost".to_owned(); plan.hosts.len()])
+        }
+        None => Ok(plan.hosts.iter().map(|host| addressing.rule.apply(host)).collect::<Result<_, _>>()?),
+    }
+}
+
+fn port(plan: &Plan, member: &Member, local_rank: u32, ports: &StaticPorts) -> Result<u16, RosterError> {
+    let from_base = |base: u16| {
+        u16::try_from(local_rank)
+            .ok()
+            .and_then(|offset| base.checked_add(offset))
+            .ok_or_else(|| RosterError::PortRange { base, local_rank, member: name(member) })
+    };
+    match (ports, &plan.ports) {
+        (StaticPorts::Base(base), _) => from_base(*base),
+        (StaticPorts::Reserved, None) => from_base(DEFAULT_PORT_BASE),
+        (StaticPorts::Reserved, Some(reserved)) => {
+            reserved.get(local_rank as usize).copied().ok_or_else(|| RosterError::TooFewReserved {
+                there: reserved.len(),
+                member: name(member),
+                local_rank,
+            })
+        }
+    }
+}
+
+fn name(member: &Member) -> String {
+    format!("{} {}", member.role, member.index)
+}

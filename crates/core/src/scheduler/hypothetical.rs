@@ -1,0 +1,76 @@
+//! An allocation that does not exist yet: `--nodes 'n[01-04]' --tasks-per-node 4 --gpus-per-node 4`.
+
+use crate::allocation::{Allocation, Host, HostGpus, Place, Scheduler, Slot};
+use crate::devices::{Device, DeviceList};
+use crate::hostlist::{HostList, HostListError};
+use crate::roles::{MAX_MEMBERS, RoleRequest};
+use thiserror::Error;
+
+/// Hosts and counts given by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hypothesis {
+    pub nodes: String,
+    /// Not given: as many as the roles need, or one.
+    pub tasks_per_node: Option<u32>,
+    pub gpus_per_node: u32,
+    pub cpus_per_task: Option<u32>,
+}
+
+#[derive(Debug, Error)]
+pub enum HypothesisError {
+    #[error("--nodes {nodes}: {source}")]
+    Nodes { nodes: String, source: HostListError },
+    #[error("--nodes names no host; hint: write a host list such as 'n[01-04]'")]
+    NoHost,
+    #[error("--tasks-per-node 0 leaves nobody to run; hint: give at least 1")]
+    NoTask,
+    #[error("--nodes names {host} twice; hint: name each host once and use --tasks-per-node")]
+    Twice { host: String },
+    #[error("{asked} members are more than {MAX_MEMBERS}")]
+    TooMany { asked: u64 },
+}
+
+/// The allocation those hosts would be, ranks in blocks.
+pub fn allocation(hypothesis: &Hypothesis, roles: &RoleRequest) -> Result<Allocation, HypothesisError> {
+    let nodes: HostList = hypothesis
+        .nodes
+        .parse()
+        .map_err(|source| HypothesisError::Nodes { nodes: hypothesis.nodes.clone(), source })?;
+    let tasks = hypothesis.tasks_per_node.unwrap_or_else(|| {
+        let needed = roles.count().filter(|count| count % nodes.count().max(1) == 0);
+        needed.and_then(|count| u32::try_from(count / nodes.count().max(1)).ok()).unwrap_or(1)
+    });
+    let world = nodes.count() * u64::from(tasks);
+    match (nodes.count(), tasks) {
+        (0, _) => return Err(HypothesisError::NoHost),
+        (_, 0) => return Err(HypothesisError::NoTask),
+        _ if world > MAX_MEMBERS => return Err(HypothesisError::TooMany { asked: world }),
+        _ => {}
+    }
+    let gpus: DeviceList = Device::first(hypothesis.gpus_per_node);
+    let hosts: Vec<Host> =
+        nodes.names().map(|name| Host { name, gpus: HostGpus::Shared(gpus.clone()) }).collect();
+    let mut seen = std::collections::HashSet::with_capacity(hosts.len());
+    if let Some(host) = hosts.iter().find(|host| !seen.insert(host.name.as_str())) {
+        return Err(HypothesisError::Twice { host: host.name.clone() });
+    }
+    let mut slots = Vec::with_capacity(world as usize);
+    for host in 0..hosts.len() as u32 {
+        slots.extend((0..tasks).map(|local_rank| Slot {
+            place: Some(Place { host, local_rank }),
+            cpus: hypothesis.cpus_per_task,
+        }));
+    }
+    Ok(Allocation {
+        scheduler: Scheduler::Hypothetical,
+        job: None,
+        attempt: 0,
+        hosts,
+        slots,
+        me: None,
+        bound: None,
+        deadline: None,
+        ports: None,
+        notes: Vec::new(),
+    })
+}

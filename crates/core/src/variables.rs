@@ -1,0 +1,127 @@
+//! Every environment variable that rallypoint reads or sets, as a documented constant.
+//!
+//! `docs/reference/variables.md` is generated from [`ALL`].
+
+/// Who sets a variable, or whom it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Slurm,
+    HtCondor,
+    Devices,
+    Network,
+    TensorFlow,
+    Rallypoint,
+    Machine,
+}
+
+/// Whether rallypoint reads a variable, sets it for the child, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    Read,
+    Set,
+    ReadAndSet,
+}
+
+/// One entry of the reference.
+#[derive(Debug, Clone, Copy)]
+pub struct Variable {
+    pub name: &'static str,
+    pub family: Family,
+    pub usage: Use,
+    pub meaning: &'static str,
+}
+
+macro_rules! variables {
+    ($($ident:ident = $name:literal, $family:ident, $usage:ident, $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $ident: &str = $name;)*
+        /// All of them, in the order of the reference page.
+        pub const ALL: &[Variable] = &[
+            $(Variable { name: $name, family: Family::$family, usage: Use::$usage, meaning: $meaning },)*
+        ];
+    };
+}
+
+variables! {
+    SLURM_JOB_ID = "SLURM_JOB_ID", Slurm, Read, "The job. Its presence means Slurm.";
+    SLURM_JOBID = "SLURM_JOBID", Slurm, Read, "The job's older name.";
+    SLURM_RESTART_COUNT = "SLURM_RESTART_COUNT", Slurm, Read, "The attempt: unset in the first run, then 1, 2, ...";
+    SLURM_STEP_ID = "SLURM_STEP_ID", Slurm, Read, "The step. Absent or negative (-5) in a batch script.";
+    SLURM_STEPID = "SLURM_STEPID", Slurm, Read, "The step's older name.";
+    SLURM_STEP_NODELIST = "SLURM_STEP_NODELIST", Slurm, Read, "The step's hosts, as a host list.";
+    SLURM_STEP_NUM_TASKS = "SLURM_STEP_NUM_TASKS", Slurm, Read, "Tasks of the step.";
+    SLURM_STEP_NUM_NODES = "SLURM_STEP_NUM_NODES", Slurm, Read, "Hosts of the step.";
+    SLURM_STEP_TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE", Slurm, Read, "Tasks on each host of the step, such as `2(x2),1`.";
+    SLURM_STEP_RESV_PORTS = "SLURM_STEP_RESV_PORTS", Slurm, Read, "Ports that `srun --resv-ports` reserved on every host of the step.";
+    SLURM_UMASK = "SLURM_UMASK", Slurm, Read, "Set in every step's task and in no batch script, even one with an outer step's variables.";
+    SLURM_TASK_PID = "SLURM_TASK_PID", Slurm, Read, "The task's process id; in a real job always set.";
+    SLURM_PROCID = "SLURM_PROCID", Slurm, Read, "This task's rank in the step (0 in a batch script too).";
+    SLURM_LOCALID = "SLURM_LOCALID", Slurm, Read, "This task's rank among those of its host.";
+    SLURM_NODEID = "SLURM_NODEID", Slurm, Read, "This host's number in the step.";
+    SLURM_GTIDS = "SLURM_GTIDS", Slurm, Read, "The ranks of all tasks on this host.";
+    SLURMD_NODENAME = "SLURMD_NODENAME", Slurm, Read, "This host's name, as Slurm calls it.";
+    SLURM_DISTRIBUTION = "SLURM_DISTRIBUTION", Slurm, Read, "How ranks are dealt over hosts: block, cyclic, plane, arbitrary.";
+    SLURM_DIST_PLANESIZE = "SLURM_DIST_PLANESIZE", Slurm, Read, "The block size of the plane distribution.";
+    SLURM_HOSTFILE = "SLURM_HOSTFILE", Slurm, Read, "A file with one host a rank, for the arbitrary distribution.";
+    SLURM_HET_SIZE = "SLURM_HET_SIZE", Slurm, Read, "Components of a heterogeneous job; with it `SLURM_JOB_NODELIST_HET_GROUP_n` (or `_PACK_GROUP_n`, all that a direct het `srun` sets) and the like are read.";
+    SLURM_JOB_NODELIST = "SLURM_JOB_NODELIST", Slurm, Read, "The job's hosts, as a host list.";
+    SLURM_NODELIST = "SLURM_NODELIST", Slurm, Read, "The job's hosts, older name.";
+    SLURM_JOB_NUM_NODES = "SLURM_JOB_NUM_NODES", Slurm, Read, "Hosts of the job.";
+    SLURM_NNODES = "SLURM_NNODES", Slurm, Read, "Hosts of the job, or of the step inside one.";
+    SLURM_NTASKS = "SLURM_NTASKS", Slurm, Read, "Tasks asked for; inside a step, the step's.";
+    SLURM_NTASKS_PER_NODE = "SLURM_NTASKS_PER_NODE", Slurm, Read, "Tasks asked for on each host.";
+    SLURM_TASKS_PER_NODE = "SLURM_TASKS_PER_NODE", Slurm, Read, "Tasks on each host of the job.";
+    SLURM_CPUS_PER_TASK = "SLURM_CPUS_PER_TASK", Slurm, Read, "CPUs asked for a task.";
+    SLURM_CPUS_ON_NODE = "SLURM_CPUS_ON_NODE", Slurm, Read, "CPUs given on this host.";
+    SLURM_JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE", Slurm, Read, "CPUs given on each host of the job.";
+    SLURM_JOB_END_TIME = "SLURM_JOB_END_TIME", Slurm, Read, "When the job's time limit ends it (seconds since 1970).";
+    SLURM_GPUS_ON_NODE = "SLURM_GPUS_ON_NODE", Slurm, Read, "GPUs given on this host.";
+    SLURM_STEP_GPUS = "SLURM_STEP_GPUS", Slurm, Read, "GPUs of the step on this host, or of this task when bound.";
+    SLURM_JOB_GPUS = "SLURM_JOB_GPUS", Slurm, Read, "GPUs of the job on the first host; stale in a step without GPUs.";
+    SLURM_GPUS = "SLURM_GPUS", Slurm, Read, "GPUs asked for in total: they may be uneven over the hosts.";
+
+    BATCH_SYSTEM = "BATCH_SYSTEM", HtCondor, Read, "`HTCondor` in its jobs.";
+    CONDOR_JOB_AD = "_CONDOR_JOB_AD", HtCondor, Read, "The file with the job's attributes. Its presence means HTCondor.";
+    CONDOR_MACHINE_AD = "_CONDOR_MACHINE_AD", HtCondor, Read, "The file with the slot's attributes.";
+    CONDOR_PROCNO = "_CONDOR_PROCNO", HtCondor, Read, "The rank, in the parallel universe.";
+    CONDOR_NPROCS = "_CONDOR_NPROCS", HtCondor, Read, "The number of nodes, in the parallel universe.";
+    CONDOR_SLOT = "_CONDOR_SLOT", HtCondor, Read, "The slot's name on its host.";
+    CONDOR_ASSIGNED_GPUS = "_CONDOR_AssignedGPUs", HtCondor, Read, "GPUs of the slot; `10000` means none.";
+
+    CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES", Devices, ReadAndSet, "The NVIDIA GPUs a process may use: indices, `GPU-` or `MIG-` ids.";
+    NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES", Devices, Read, "What a container may use; `none` in HTCondor's jobs without GPU.";
+    ROCR_VISIBLE_DEVICES = "ROCR_VISIBLE_DEVICES", Devices, ReadAndSet, "The AMD GPUs, for the ROCm runtime.";
+    HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES", Devices, ReadAndSet, "The AMD GPUs, for HIP programs.";
+    GPU_DEVICE_ORDINAL = "GPU_DEVICE_ORDINAL", Devices, ReadAndSet, "The AMD GPUs, for OpenCL programs.";
+    ZE_AFFINITY_MASK = "ZE_AFFINITY_MASK", Devices, ReadAndSet, "The Intel GPUs, for Level Zero.";
+
+    HTTP_PROXY_LOWER = "http_proxy", Network, Read, "gRPC sends its traffic there, even to localhost.";
+    HTTPS_PROXY_LOWER = "https_proxy", Network, Read, "As `http_proxy`.";
+    GRPC_PROXY = "grpc_proxy", Network, Read, "gRPC's own proxy variable.";
+    NO_PROXY_LOWER = "no_proxy", Network, Read, "Hosts that are reached without the proxy.";
+
+    TF_CONFIG = "TF_CONFIG", TensorFlow, Set, "TensorFlow's cluster and this member's task, as JSON.";
+
+    OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, Read, "Threads of the numeric libraries; HTCondor sets it to the slot's CPUs.";
+    VIRTUAL_ENV = "VIRTUAL_ENV", Machine, Read, "The active virtual environment, where `doctor` looks for TensorFlow.";
+    PATH = "PATH", Machine, Read, "Where `nvidia-smi` and `python3` are looked for.";
+
+    RALLYPOINT_ROLE = "RALLYPOINT_ROLE", Rallypoint, Set, "This member's role.";
+    RALLYPOINT_INDEX = "RALLYPOINT_INDEX", Rallypoint, Set, "This member's index within its role.";
+    RALLYPOINT_RANK = "RALLYPOINT_RANK", Rallypoint, Set, "This member's rank.";
+    RALLYPOINT_WORLD = "RALLYPOINT_WORLD", Rallypoint, Set, "The number of members.";
+    RALLYPOINT_LOCAL_RANK = "RALLYPOINT_LOCAL_RANK", Rallypoint, Set, "This member's rank among those of its host.";
+    RALLYPOINT_ATTEMPT = "RALLYPOINT_ATTEMPT", Rallypoint, Set, "The attempt, counted from 0.";
+    RALLYPOINT_ADDRESS = "RALLYPOINT_ADDRESS", Rallypoint, Set, "This member's own `host:port`.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_variable_is_named_once() {
+        let names: BTreeSet<_> = ALL.iter().map(|variable| variable.name).collect();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

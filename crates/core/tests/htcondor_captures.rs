@@ -1,0 +1,99 @@
+//! Captured HTCondor jobs of 23.9 and 25.14, both universes.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use rallypoint::allocation::Allocation;
+use rallypoint::environ::{Environ, FileOverrides};
+use rallypoint::roles::RoleRequest;
+use rallypoint::scheduler::{self, On};
+use std::path::PathBuf;
+
+fn environ(case: &str) -> Environ {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/htcondor").join(case);
+    let ad = |name: &str| folder.join(name).exists().then(|| PathBuf::from(name));
+    let overrides = FileOverrides { job_ad: ad("job.ad"), machine_ad: ad("machine.ad") };
+    Environ::from_file(&folder.join("job.env"), &overrides).unwrap()
+}
+
+fn allocation(case: &str) -> Allocation {
+    scheduler::allocation(&environ(case), On::Auto, &RoleRequest::default()).unwrap()
+}
+
+fn hosts(allocation: &Allocation) -> Vec<Option<&str>> {
+    allocation
+        .slots
+        .iter()
+        .map(|slot| slot.place.map(|place| allocation.hosts[place.host as usize].name.as_str()))
+        .collect()
+}
+
+#[test]
+fn vanilla_jobs_know_themselves_alone() {
+    for (case, host, gpus, cpus) in [
+        ("vanilla_proc0", "vm", "", 2),
+        ("vanilla_gpu_proc0", "ex1.lab", "GPU-a0223334", 3),
+        ("vanilla_gpu_proc0_condor25", "ex1.lab", "GPU-a0223334-4445-5667-899a-abbccddeeff0", 3),
+    ] {
+        let allocation = allocation(case);
+        assert_eq!(allocation.job.as_deref(), Some("1"), "{case}");
+        assert_eq!((allocation.me, allocation.world(), allocation.attempt), (Some(0), 3, 0), "{case}");
+        assert_eq!(hosts(&allocation), [Some(host), None, None], "{case}");
+        assert_eq!(rallypoint::devices::join(allocation.bound.as_ref().unwrap()), gpus, "{case}");
+        assert_eq!(allocation.slots[0].cpus, Some(cpus), "{case}");
+    }
+}
+
+#[test]
+fn parallel_nodes_know_all_hosts_in_node_order() {
+    for node in 0..3 {
+        let allocation = allocation(&format!("parallel_node{node}"));
+        assert_eq!((allocation.me, allocation.world()), (Some(node), 3));
+        assert_eq!(hosts(&allocation), [Some("ex2.lab"), Some("ex1.lab"), Some("ex1.lab")]);
+        let local: Vec<_> = allocation.slots.iter().map(|slot| slot.place.unwrap().local_rank).collect();
+        assert_eq!(local, [0, 0, 1]);
+    }
+}
+
+#[test]
+fn a_list_of_hosts_that_has_me_elsewhere_is_not_believed() {
+    let variables: Vec<_> =
+        environ("parallel_node1").variables().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let environ = Environ::from_variables(variables)
+        .with_file("_CONDOR_JOB_AD", "ClusterId = 3\nAllRemoteHosts = \"slot9@a,slot8@b,slot7@c\"\n");
+    let allocation = scheduler::allocation(&environ, On::Auto, &RoleRequest::default()).unwrap();
+    assert!(hosts(&allocation).iter().all(Option::is_none));
+}
+
+#[test]
+fn without_the_job_ad_the_error_says_how_to_give_it() {
+    let error = scheduler::allocation(&environ("vanilla_nogpu_condor25"), On::Auto, &RoleRequest::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("_CONDOR_JOB_AD=/var/lib/condor/"), "{error}");
+    assert!(error.contains("--job-ad"), "{error}");
+}
+
+#[test]
+fn restarts_are_attempts() {
+    let ad = |run: u32| format!("ClusterId = 9\nProcId = 1\nTotalSubmitProcs = 2\nJobRunCount = {run}\n");
+    for (run, attempt) in [(1, 0), (3, 2)] {
+        let environ =
+            Environ::from_variables([("_CONDOR_JOB_AD", "x")]).with_file("_CONDOR_JOB_AD", &ad(run));
+        let allocation = scheduler::allocation(&environ, On::Auto, &RoleRequest::default()).unwrap();
+        assert_eq!(allocation.attempt, attempt);
+    }
+}
+
+#[test]
+fn ads_that_lack_what_is_needed() {
+    for (ad, word) in [
+        ("ClusterId = 1\nTotalSubmitProcs = 3\n", "ProcId is missing"),
+        ("ClusterId = 1\nProcId = 5\nTotalSubmitProcs = 3\n", "rank 5 is outside"),
+        ("ProcId = \"a\"\n", "ProcId is missing or not a number"),
+    ] {
+        let environ = Environ::from_variables([("_CONDOR_JOB_AD", "job.ad")]).with_file("_CONDOR_JOB_AD", ad);
+        let error =
+            scheduler::allocation(&environ, On::Auto, &RoleRequest::default()).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}

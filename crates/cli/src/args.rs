@@ -1,0 +1,280 @@
+//! The command line as it is typed. What it means is worked out in `settings`.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// From a batch allocation to a running training cluster.
+#[derive(Debug, Parser)]
+#[command(name = "rallypoint", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Examples:
+  rallypoint plan --ps 1                          who would do what, here
+  rallypoint plan --nodes 'n[01-04]' --tasks-per-node 4 --gpus-per-node 4
+  eval \"$(rallypoint env --ps 1)\"                 this member's variables, in a task of srun
+  rallypoint check tf_confs/*.json                files that would make a cluster hang
+  rallypoint doctor                               what is detected, and what is missing")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show every member: rank, role, index, host, devices, CPUs
+    #[command(after_help = "Examples:
+  srun rallypoint plan --ps 1 --workers rest      from inside a step
+  rallypoint plan --environ job.env --json        for an environment captured with `env > job.env`
+  rallypoint plan --nodes 'n[01-02]' --roles ps,worker*3,ps,worker*3 --tasks-per-node 4")]
+    Plan(PlanArgs),
+    /// Print this member's variables for static ports; nothing is started
+    #[command(after_help = "Examples:
+  export TF_CONFIG=\"$(rallypoint env --format tf-config)\"
+  rallypoint env --nodes 'n[01-02]' --ps 1 --workers 1 --rank 1 --format json
+  rallypoint env --ps 1 --port-base 12000 --host-suffix -ib")]
+    Env(EnvArgs),
+    /// Check the TF_CONFIG files of one cluster against each other
+    #[command(after_help = "Examples:
+  rallypoint check tf_confs/ps.json tf_confs/worker_0.json tf_confs/worker_1.json
+  rallypoint check --json tf_confs/*.json
+
+Exit code 1 means that something is wrong.")]
+    Check(CheckArgs),
+    /// Tell what is detected here, from which variables, and what is missing
+    #[command(after_help = "Examples:
+  rallypoint doctor
+  srun -N1 -n1 rallypoint doctor --json")]
+    Doctor(DoctorArgs),
+    /// Expand, fold and count Slurm's host lists
+    #[command(subcommand)]
+    Hostlist(HostlistCommand),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:
+  rallypoint completions bash > ~/.local/share/bash-completion/completions/rallypoint")]
+    Completions { shell: Shell },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    #[command(flatten)]
+    pub(crate) gpus: GpuArgs,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Print JSON for scripts
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct EnvArgs {
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    #[command(flatten)]
+    pub(crate) gpus: GpuArgs,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
+    /// How to print the variables
+    #[arg(long, value_enum, default_value_t = EnvFormat::Shell)]
+    pub(crate) format: EnvFormat,
+    /// The member, where the environment does not tell which one this is
+    #[arg(long, value_name = "N")]
+    pub(crate) rank: Option<u32>,
+    /// First port of a host; each member there takes the next [default: SLURM_STEP_RESV_PORTS, else 8888]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port_base: Option<u16>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CheckArgs {
+    /// TF_CONFIG files, one a member
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// What the cluster is for
+    #[arg(long, value_enum, default_value_t = StrategyArg::Auto)]
+    pub(crate) strategy: StrategyArg,
+    /// Print JSON for scripts
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) captured: CapturedArgs,
+    /// Print JSON for scripts
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostlistCommand {
+    /// Print every name, one a line, in Slurm's order
+    #[command(after_help = "Examples:
+  rallypoint hostlist expand 'rack[1-2]n[01-03]-ib'
+  rallypoint hostlist expand \"$SLURM_JOB_NODELIST\" | head -1")]
+    Expand {
+        /// Host lists; read from standard input if there are none
+        #[arg(value_name = "LIST")]
+        lists: Vec<String>,
+    },
+    /// Print the shortest list for the given names
+    #[command(after_help = "Examples:
+  rallypoint hostlist fold n1 n2 n3 n10           n[1-3,10]
+  sort -R hosts.txt | rallypoint hostlist fold --keep-order")]
+    Fold {
+        /// Names or host lists; read from standard input if there are none
+        #[arg(value_name = "NAME")]
+        lists: Vec<String>,
+        /// Keep the order of the names; otherwise they are sorted by name and number
+        #[arg(long)]
+        keep_order: bool,
+    },
+    /// Print how many names a list has, duplicates counted
+    #[command(after_help = "Example:
+  rallypoint hostlist count 'n[0001-9999]'")]
+    Count {
+        /// Host lists; read from standard input if there are none
+        #[arg(value_name = "LIST")]
+        lists: Vec<String>,
+    },
+}
+
+/// Who is who.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Roles")]
+pub(crate) struct RoleArgs {
+    /// Parameter servers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) ps: u32,
+    /// Workers: a number, or `rest` for all ranks without another role [default: rest]
+    #[arg(long, value_name = "N|rest")]
+    pub(crate) workers: Option<String>,
+    /// One member is the chief (TF 2's coordinator)
+    #[arg(long)]
+    pub(crate) chief: bool,
+    /// One member is an evaluator
+    #[arg(long)]
+    pub(crate) evaluator: bool,
+    /// One role a rank, in rank order: ps,worker*3,ps,worker*3
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["ps", "workers", "chief", "evaluator", "place"])]
+    pub(crate) roles: Option<String>,
+    /// Parameter servers on the first ranks, or on different hosts
+    #[arg(long, value_enum, default_value_t = PlaceArg::Pack)]
+    pub(crate) place: PlaceArg,
+}
+
+/// Who gets which GPU.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct GpuArgs {
+    /// GPUs of each host, instead of what was detected
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus_per_node: Option<u32>,
+    /// GPUs of each member that is not a ps [default: a host's GPUs over its members]
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus_per_task: Option<u32>,
+    /// GPUs of each parameter server
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) ps_gpus: u32,
+    /// Let every member see all GPUs of its host
+    #[arg(long)]
+    pub(crate) no_gpu_binding: bool,
+    /// CPUs of each member, instead of what was detected
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cpus_per_task: Option<u32>,
+}
+
+/// Where the allocation comes from.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Allocation")]
+pub(crate) struct SourceArgs {
+    /// The scheduler to believe in
+    #[arg(long, value_enum, default_value_t = OnArg::Auto)]
+    pub(crate) on: OnArg,
+    #[command(flatten)]
+    pub(crate) captured: CapturedArgs,
+    /// Plan for these hosts, a host list, instead of an allocation
+    #[arg(long, value_name = "HOSTLIST", conflicts_with_all = ["environ", "on"])]
+    pub(crate) nodes: Option<String>,
+    /// Members on each host of --nodes [default: as many as the roles need]
+    #[arg(long, value_name = "N", requires = "nodes")]
+    pub(crate) tasks_per_node: Option<u32>,
+}
+
+/// A captured environment.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Allocation")]
+pub(crate) struct CapturedArgs {
+    /// Read the variables from a file of KEY=VALUE lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) environ: Option<PathBuf>,
+    /// HTCondor's job ad for --environ, found beside it or as given
+    #[arg(long, value_name = "FILE", requires = "environ")]
+    pub(crate) job_ad: Option<PathBuf>,
+    /// HTCondor's machine ad for --environ
+    #[arg(long, value_name = "FILE", requires = "environ")]
+    pub(crate) machine_ad: Option<PathBuf>,
+}
+
+/// Which address of a host the others use.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Addresses")]
+pub(crate) struct AddressArgs {
+    /// The address of this interface of this machine
+    #[arg(long, value_name = "NAME", group = "address")]
+    pub(crate) interface: Option<String>,
+    /// This machine's address in this network, such as 10.1.0.0/16
+    #[arg(long, value_name = "CIDR", group = "address")]
+    pub(crate) network: Option<String>,
+    /// Behind each host's name: n01 with -ib is n01-ib
+    #[arg(long, value_name = "TEXT", group = "address", allow_hyphen_values = true)]
+    pub(crate) host_suffix: Option<String>,
+    /// A substitution over host names, as in sed: 's/^c(\d\d)(\d\d)$/172.28.\1.\2/'
+    #[arg(long, value_name = "RULE", group = "address")]
+    pub(crate) host_map: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlaceArg {
+    Pack,
+    Spread,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnArg {
+    Auto,
+    Slurm,
+    Htcondor,
+    Local,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EnvFormat {
+    /// `export NAME=value` lines
+    Shell,
+    /// A JSON object of all variables
+    Json,
+    /// The value of TF_CONFIG alone
+    TfConfig,
+    /// The serialized tensorflow.ServerDef
+    ServerDef,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyArg {
+    /// A cluster with a chief or a ps is one of parameter servers
+    Auto,
+    /// ParameterServerStrategy
+    Ps,
+    /// MultiWorkerMirroredStrategy
+    Mirrored,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}

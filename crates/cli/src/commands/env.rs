@@ -1,0 +1,44 @@
+//! `rallypoint env`
+
+use super::{print, print_json};
+use crate::args::{EnvArgs, EnvFormat};
+use crate::exit::{Exit, Failure};
+use crate::settings;
+use rallypoint::framework::{child_env, server_def, tensorflow};
+use rallypoint::plan::Plan;
+use rallypoint::roster::{Roster, StaticPorts};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+enum WhichMember {
+    #[error("this environment does not tell which of the {world} members is meant; hint: give --rank 0 to --rank {last}, or start it with srun", last = world - 1)]
+    Untold { world: u32 },
+    #[error("--rank {rank} does not exist; there are {world} members; hint: ranks go from 0 to {last}", last = world - 1)]
+    Outside { rank: u32, world: u32 },
+}
+
+pub(super) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
+    let spec = settings::job_spec(&args.roles, &args.gpus)?;
+    let (plan, environ) = settings::plan(&args.source, &spec)?;
+    let rank = rank(&plan, args.rank)?;
+    let ports = args.port_base.map_or(StaticPorts::Reserved, StaticPorts::Base);
+    let roster = Roster::from_static(plan, &ports, &settings::addressing(&args.addresses)?)?;
+    let member = &roster.plan.members[rank as usize];
+    match args.format {
+        EnvFormat::Shell => print(child_env(&roster, member, &environ).to_shell().as_bytes()),
+        EnvFormat::Json => print_json(&child_env(&roster, member, &environ).variables),
+        EnvFormat::TfConfig => print(format!("{}\n", tensorflow::tf_config(&roster, member)).as_bytes()),
+        EnvFormat::ServerDef => print(&server_def::server_def(&roster, member)?),
+    }
+}
+
+/// The user's rank, else our own, else the only one there is.
+fn rank(plan: &Plan, given: Option<u32>) -> Result<u32, WhichMember> {
+    let world = plan.world();
+    match given.or(plan.me) {
+        Some(rank) if rank < world => Ok(rank),
+        Some(rank) => Err(WhichMember::Outside { rank, world }),
+        None if world == 1 => Ok(0),
+        None => Err(WhichMember::Untold { world }),
+    }
+}

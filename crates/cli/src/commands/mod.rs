@@ -1,0 +1,40 @@
+//! One file a command.
+
+mod check;
+mod completions;
+mod doctor;
+mod env;
+mod hostlist;
+mod plan;
+
+use crate::args::{Args, Command};
+use crate::exit::{Exit, Failure};
+use std::io::Write;
+
+pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+    match args.command {
+        Command::Plan(args) => plan::run(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Hostlist(command) => hostlist::run(&command),
+        Command::Completions { shell } => completions::run(shell),
+    }
+}
+
+/// Everything at once, after all that can fail has succeeded: an error leaves stdout empty.
+fn print(output: &[u8]) -> Result<Exit, Failure> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(output)?;
+    stdout.flush()?;
+    Ok(Exit::Success)
+}
+
+fn print_json<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
+    // What is serialized here cannot fail, so it may go out in pieces.
+    let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    serde_json::to_writer(&mut stdout, value).map_err(std::io::Error::from)?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,15 @@
+//! The `rallypoint` command: arguments as typed, settings as meant, then the library.
+
+mod args;
+mod commands;
+mod exit;
+#[cfg(test)]
+mod reference;
+mod settings;
+mod table;
+
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    exit::report(commands::run(args::Args::parse())).into()
+}

@@ -1,0 +1,103 @@
+//! From arguments as typed to settings as meant.
+
+use crate::args::{AddressArgs, CapturedArgs, GpuArgs, OnArg, PlaceArg, RoleArgs, SourceArgs};
+use crate::exit::Failure;
+use rallypoint::address::{Choice, HostRule};
+use rallypoint::allocation::Allocation;
+use rallypoint::environ::{Environ, FileOverrides};
+use rallypoint::plan::{GpuRequest, JobSpec, Plan};
+use rallypoint::roles::{PsPlace, RoleRequest, Workers};
+use rallypoint::roster::Addressing;
+use rallypoint::scheduler::hypothetical::{self, Hypothesis};
+use rallypoint::scheduler::{self, On};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+#[error(
+    "--workers {found}: expected a number or rest; hint: --workers rest takes all ranks without another role"
+)]
+struct BadWorkers {
+    found: String,
+}
+
+pub(crate) fn job_spec(roles: &RoleArgs, gpus: &GpuArgs) -> Result<JobSpec, Failure> {
+    Ok(JobSpec {
+        roles: role_request(roles)?,
+        gpus: GpuRequest {
+            per_node: gpus.gpus_per_node,
+            per_task: gpus.gpus_per_task,
+            ps: gpus.ps_gpus,
+            binding: !gpus.no_gpu_binding,
+        },
+        cpus_per_task: gpus.cpus_per_task,
+    })
+}
+
+fn role_request(args: &RoleArgs) -> Result<RoleRequest, Failure> {
+    if let Some(list) = &args.roles {
+        return Ok(RoleRequest::List(list.parse()?));
+    }
+    let workers = match args.workers.as_deref() {
+        None | Some("rest") => Workers::Rest,
+        Some(count) => Workers::Count(count.parse().map_err(|_| BadWorkers { found: count.to_owned() })?),
+    };
+    let place = match args.place {
+        PlaceArg::Pack => PsPlace::Pack,
+        PlaceArg::Spread => PsPlace::Spread,
+    };
+    Ok(RoleRequest::Counts { chief: args.chief, evaluator: args.evaluator, ps: args.ps, workers, place })
+}
+
+/// The environment to look at: a captured one, or our own.
+pub(crate) fn environ(args: &CapturedArgs) -> Result<Environ, Failure> {
+    match &args.environ {
+        None => Ok(Environ::here()),
+        Some(file) => {
+            let overrides =
+                FileOverrides { job_ad: args.job_ad.clone(), machine_ad: args.machine_ad.clone() };
+            Ok(Environ::from_file(file, &overrides)?)
+        }
+    }
+}
+
+/// The plan, and the environment it was made in.
+pub(crate) fn plan(source: &SourceArgs, spec: &JobSpec) -> Result<(Plan, Environ), Failure> {
+    let (allocation, environ) = allocation(source, spec)?;
+    Ok((Plan::new(allocation, spec)?, environ))
+}
+
+fn allocation(source: &SourceArgs, spec: &JobSpec) -> Result<(Allocation, Environ), Failure> {
+    if let Some(nodes) = &source.nodes {
+        let hypothesis = Hypothesis {
+            nodes: nodes.clone(),
+            tasks_per_node: source.tasks_per_node,
+            gpus_per_node: spec.gpus.per_node.unwrap_or(0),
+            cpus_per_task: spec.cpus_per_task,
+        };
+        // An allocation that does not exist has no variables either.
+        let nothing = Environ::from_variables::<String, String>([]);
+        return Ok((hypothetical::allocation(&hypothesis, &spec.roles)?, nothing));
+    }
+    let environ = environ(&source.captured)?;
+    let on = match source.on {
+        OnArg::Auto => On::Auto,
+        OnArg::Slurm => On::Slurm,
+        OnArg::Htcondor => On::HtCondor,
+        OnArg::Local => On::Local,
+    };
+    Ok((scheduler::allocation(&environ, on, &spec.roles)?, environ))
+}
+
+pub(crate) fn addressing(args: &AddressArgs) -> Result<Addressing, Failure> {
+    let rule = match (&args.host_suffix, &args.host_map) {
+        (Some(suffix), _) => HostRule::Suffix(suffix.clone()),
+        (None, Some(map)) => HostRule::Map(map.parse()?),
+        (None, None) => HostRule::Name,
+    };
+    let own = match (&args.interface, &args.network) {
+        (Some(name), _) => Some(Choice::Interface(name.clone())),
+        (None, Some(network)) => Some(Choice::Network(network.parse()?)),
+        (None, None) => None,
+    };
+    Ok(Addressing { rule, own })
+}

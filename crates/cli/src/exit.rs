@@ -9,10 +9,13 @@ pub(crate) enum Exit {
     Success,
     Findings,
     BadInput,
+    /// A member's own code, or one of rallypoint's.
+    Run(u8),
 }
 
 impl Exit {
-    #[cfg_attr(not(test), expect(dead_code, reason = "only the reference page needs the list"))]
+    /// For the reference page.
+    #[cfg(test)]
     pub(crate) const ALL: [Exit; 3] = [Exit::Success, Exit::Findings, Exit::BadInput];
 
     pub(crate) fn code(self) -> u8 {
@@ -20,10 +23,11 @@ impl Exit {
             Exit::Success => 0,
             Exit::Findings => 1,
             Exit::BadInput => 2,
+            Exit::Run(code) => code,
         }
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "only the reference page needs the words"))]
+    #[cfg(test)]
     pub(crate) fn meaning(self) -> &'static str {
         match self {
             Exit::Success => "all went well",
@@ -31,6 +35,7 @@ impl Exit {
             Exit::BadInput => {
                 "bad usage or bad input: an option, a variable, a file; nothing was written to stdout"
             }
+            Exit::Run(_) => "`run`: the first failure's own exit code, or 128 + n for signal n",
         }
     }
 }

@@ -7,6 +7,7 @@ mod exit;
 mod reference;
 mod settings;
 mod table;
+mod talk;
 
 use clap::Parser;
 

@@ -5,6 +5,7 @@
 use crate::args::Args;
 use crate::exit::Exit;
 use clap::{Arg, Command, CommandFactory};
+use rallypoint::outcome::OwnCode;
 use rallypoint::variables::{ALL, Family, Use};
 use std::fmt::Write;
 use std::path::Path;
@@ -125,6 +126,10 @@ fn exit_codes() -> String {
     let mut page = format!("{GENERATED}# Exit codes\n\n| code | meaning |\n|---|---|\n");
     for exit in Exit::ALL {
         _ = writeln!(page, "| {} | {} |", exit.code(), exit.meaning());
+    }
+    _ = writeln!(page, "| any other | {} |", Exit::Run(0).meaning());
+    for own in OwnCode::ALL {
+        _ = writeln!(page, "| {} | {} |", own.code(), own.meaning());
     }
     page
 }

@@ -1,10 +1,11 @@
 //! From arguments as typed to settings as meant.
 
-use crate::args::{AddressArgs, CapturedArgs, GpuArgs, OnArg, PlaceArg, RoleArgs, SourceArgs};
+use crate::args::{AddressArgs, CapturedArgs, FrameworkArg, GpuArgs, OnArg, PlaceArg, RoleArgs, SourceArgs};
 use crate::exit::Failure;
 use rallypoint::address::{Choice, HostRule};
 use rallypoint::allocation::Allocation;
 use rallypoint::environ::{Environ, FileOverrides};
+use rallypoint::framework::Framework;
 use rallypoint::plan::{GpuRequest, JobSpec, Plan};
 use rallypoint::roles::{PsPlace, RoleRequest, Workers};
 use rallypoint::roster::Addressing;
@@ -79,13 +80,25 @@ fn allocation(source: &SourceArgs, spec: &JobSpec) -> Result<(Allocation, Enviro
         return Ok((hypothetical::allocation(&hypothesis, &spec.roles)?, nothing));
     }
     let environ = environ(&source.captured)?;
-    let on = match source.on {
+    Ok((scheduler::allocation(&environ, on(source.on), &spec.roles)?, environ))
+}
+
+pub(crate) fn on(arg: OnArg) -> On {
+    match arg {
         OnArg::Auto => On::Auto,
         OnArg::Slurm => On::Slurm,
         OnArg::Htcondor => On::HtCondor,
         OnArg::Local => On::Local,
-    };
-    Ok((scheduler::allocation(&environ, on, &spec.roles)?, environ))
+    }
+}
+
+pub(crate) fn framework(arg: FrameworkArg) -> Framework {
+    match arg {
+        FrameworkArg::Tensorflow => Framework::TensorFlow,
+        FrameworkArg::Torch => Framework::Torch,
+        FrameworkArg::Jax => Framework::Jax,
+        FrameworkArg::Plain => Framework::Plain,
+    }
 }
 
 pub(crate) fn addressing(args: &AddressArgs) -> Result<Addressing, Failure> {

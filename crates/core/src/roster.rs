@@ -4,6 +4,7 @@
 
 use crate::address::{AddressError, Choice, HostRule, endpoint};
 use crate::allocation::Scheduler;
+use crate::outcome::name;
 use crate::plan::{Member, Plan};
 use crate::variables as var;
 use thiserror::Error;
@@ -93,6 +94,37 @@ impl Roster {
         Ok(Roster { plan, endpoints })
     }
 
+    /// A plan whose members have met: one endpoint a rank.
+    pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Option<Roster> {
+        (endpoints.len() == plan.members.len()).then_some(Roster { plan, endpoints })
+    }
+
+    /// The file that `RALLYPOINT_ROSTER_FILE` names.
+    pub fn to_json(&self) -> String {
+        let members: Vec<serde_json::Value> = self
+            .plan
+            .members
+            .iter()
+            .map(|member| {
+                serde_json::json!({
+                    "rank": member.rank,
+                    "role": member.role.as_str(),
+                    "index": member.index,
+                    "host": self.plan.host(member),
+                    "local_rank": member.place.map(|place| place.local_rank),
+                    "address": self.endpoint(member).to_string(),
+                })
+            })
+            .collect();
+        let roster = serde_json::json!({
+            "job": self.plan.job,
+            "attempt": self.plan.attempt,
+            "world": self.plan.world(),
+            "members": members,
+        });
+        format!("{roster}\n")
+    }
+
     pub fn endpoint(&self, member: &Member) -> &Endpoint {
         &self.endpoints[member.rank as usize]
     }
@@ -135,8 +167,4 @@ fn port(plan: &Plan, member: &Member, local_rank: u32, ports: &StaticPorts) -> R
             })
         }
     }
-}
-
-fn name(member: &Member) -> String {
-    format!("{} {}", member.role, member.index)
 }

@@ -97,11 +97,18 @@ variables! {
     HTTP_PROXY_LOWER = "http_proxy", Network, Read, "gRPC sends its traffic there, even to localhost.";
     HTTPS_PROXY_LOWER = "https_proxy", Network, Read, "As `http_proxy`.";
     GRPC_PROXY = "grpc_proxy", Network, Read, "gRPC's own proxy variable.";
-    NO_PROXY_LOWER = "no_proxy", Network, Read, "Hosts that are reached without the proxy.";
+    NO_PROXY_LOWER = "no_proxy", Network, ReadAndSet, "Hosts that are reached without the proxy; where one is set, the members' are added.";
+    NO_PROXY_UPPER = "NO_PROXY", Network, ReadAndSet, "As `no_proxy`.";
 
     TF_CONFIG = "TF_CONFIG", TensorFlow, Set, "TensorFlow's cluster and this member's task, as JSON.";
 
-    OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, Read, "Threads of the numeric libraries; HTCondor sets it to the slot's CPUs.";
+    TF_GRPC_REUSE_PORT = "TF_GRPC_REUSE_PORT", TensorFlow, Set, "With `--hand-over reuse-port`: TensorFlow may bind beside the holder of its port.";
+    TF_NUM_INTRAOP_THREADS = "TF_NUM_INTRAOP_THREADS", TensorFlow, ReadAndSet, "Threads within an op: the slot's CPUs, unless set.";
+    TF_NUM_INTEROP_THREADS = "TF_NUM_INTEROP_THREADS", TensorFlow, ReadAndSet, "Ops at a time: the slot's CPUs, unless set.";
+
+    OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, ReadAndSet, "Threads of the numeric libraries: the slot's CPUs, unless set; HTCondor sets it so.";
+    TMPDIR = "TMPDIR", Machine, Read, "Where the private folder of a run is made.";
+    NO_COLOR = "NO_COLOR", Machine, Read, "If set, prefixes have no colour.";
     VIRTUAL_ENV = "VIRTUAL_ENV", Machine, Read, "The active virtual environment, where `doctor` looks for TensorFlow.";
     PATH = "PATH", Machine, Read, "Where `nvidia-smi` and `python3` are looked for.";
 
@@ -112,6 +119,9 @@ variables! {
     RALLYPOINT_LOCAL_RANK = "RALLYPOINT_LOCAL_RANK", Rallypoint, Set, "This member's rank among those of its host.";
     RALLYPOINT_ATTEMPT = "RALLYPOINT_ATTEMPT", Rallypoint, Set, "The attempt, counted from 0.";
     RALLYPOINT_ADDRESS = "RALLYPOINT_ADDRESS", Rallypoint, Set, "This member's own `host:port`.";
+    RALLYPOINT_ROSTER_FILE = "RALLYPOINT_ROSTER_FILE", Rallypoint, Set, "A JSON file with every member's role, index, host and address.";
+    RALLYPOINT_ERROR_FILE = "RALLYPOINT_ERROR_FILE", Rallypoint, Set, "Where the program may write why it failed, before it exits.";
+    RALLYPOINT_KEY_FILE = "RALLYPOINT_KEY_FILE", Rallypoint, Read, "A file with the job's key: 64 hexadecimal digits, or any secret of 16 bytes or more.";
 }
 
 #[cfg(test)]

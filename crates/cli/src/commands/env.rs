@@ -4,9 +4,10 @@ use super::{print, print_json};
 use crate::args::{EnvArgs, EnvFormat};
 use crate::exit::{Exit, Failure};
 use crate::settings;
-use rallypoint::framework::{child_env, server_def, tensorflow};
+use rallypoint::framework::{Extras, child_env, server_def, tensorflow};
 use rallypoint::plan::Plan;
 use rallypoint::roster::{Roster, StaticPorts};
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -17,16 +18,27 @@ enum WhichMember {
     Outside { rank: u32, world: u32 },
 }
 
+#[derive(Debug, Error)]
+#[error("cannot write {}: {source}", path.display())]
+struct Unwritable {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
 pub(super) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
     let spec = settings::job_spec(&args.roles, &args.gpus)?;
     let (plan, environ) = settings::plan(&args.source, &spec)?;
-    let rank = rank(&plan, args.rank)?;
     let ports = args.port_base.map_or(StaticPorts::Reserved, StaticPorts::Base);
     let roster = Roster::from_static(plan, &ports, &settings::addressing(&args.addresses)?)?;
-    let member = &roster.plan.members[rank as usize];
+    if let Some(folder) = &args.write_dir {
+        return write_files(&roster, folder);
+    }
+    let member = &roster.plan.members[rank(&roster.plan, args.rank)? as usize];
+    let variables =
+        || child_env(settings::framework(args.framework), &roster, member, &environ, &Extras::default());
     match args.format {
-        EnvFormat::Shell => print(child_env(&roster, member, &environ).to_shell().as_bytes()),
-        EnvFormat::Json => print_json(&child_env(&roster, member, &environ).variables),
+        EnvFormat::Shell => print(variables()?.to_shell().as_bytes()),
+        EnvFormat::Json => print_json(&variables()?.variables),
         EnvFormat::TfConfig => print(format!("{}\n", tensorflow::tf_config(&roster, member)).as_bytes()),
         EnvFormat::ServerDef => print(&server_def::server_def(&roster, member)?),
     }
@@ -41,4 +53,21 @@ fn rank(plan: &Plan, given: Option<u32>) -> Result<u32, WhichMember> {
         None if world == 1 => Ok(0),
         None => Err(WhichMember::Untold { world }),
     }
+}
+
+/// `DIR/worker-1.json` for every member.
+fn write_files(roster: &Roster, folder: &Path) -> Result<Exit, Failure> {
+    let cannot = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Unwritable { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(cannot(folder))?;
+    let mut names = String::new();
+    for member in &roster.plan.members {
+        let path = folder.join(format!("{}-{}.json", member.role, member.index));
+        std::fs::write(&path, format!("{}\n", tensorflow::tf_config(roster, member)))
+            .map_err(cannot(&path))?;
+        names.push_str(&format!("{}\n", path.display()));
+    }
+    print(names.as_bytes())
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod env;
 mod hostlist;
 mod plan;
+mod run;
 
 use crate::args::{Args, Command};
 use crate::exit::{Exit, Failure};
@@ -13,6 +14,7 @@ use std::io::Write;
 
 pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     match args.command {
+        Command::Run(args) => run::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Check(args) => check::run(&args),

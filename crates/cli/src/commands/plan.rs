@@ -24,7 +24,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<Exit, Failure> {
 }
 
 /// A headline, a row a member grouped by host, and notes.
-fn write(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
+pub(super) fn write(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
     write!(out, "{}\n\n", headline(plan))?;
     write_rows(out, plan)?;
     for (i, note) in plan.notes.iter().enumerate() {

@@ -2,27 +2,74 @@
 //!
 //! A framework can only render a roster, so nothing is ever written from half-known data.
 
+mod jax;
 pub mod server_def;
 pub mod tensorflow;
+mod torch;
 
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;
 use crate::plan::Member;
+use crate::ports::HandOver;
 use crate::roster::Roster;
 use crate::variables as var;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Whose words to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Framework {
+    #[default]
+    TensorFlow,
+    Torch,
+    Jax,
+    /// `RALLYPOINT_*` alone.
+    Plain,
+}
+
+/// What a running agent adds.
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// The roster as a JSON file.
+    pub roster_file: Option<PathBuf>,
+    /// Where the program may leave the reason of its failure.
+    pub error_file: Option<PathBuf>,
+    /// Turn the slot's CPUs into thread settings.
+    pub threads: bool,
+    pub hand_over: HandOver,
+}
 
 /// What one child gets on top of the environment it inherits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChildEnv {
     /// By name, so that output is stable.
     pub variables: BTreeMap<String, String>,
+    /// What a person should know about them.
+    pub notes: Vec<String>,
 }
 
-/// Everything a TensorFlow member needs to know.
-pub fn child_env(roster: &Roster, member: &Member, environ: &Environ) -> ChildEnv {
-    let mut variables = BTreeMap::new();
-    let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
+#[derive(Debug, Error)]
+pub enum FrameworkError {
+    #[error(
+        "TF_CONFIG of {world} members has {size} bytes, and Linux takes {MAX_STRING} in one variable; hint: TensorFlow reads it from nowhere else; use --framework plain and build the cluster from the file in RALLYPOINT_ROSTER_FILE"
+    )]
+    TooLarge { world: u32, size: usize },
+}
+
+/// What `execve` takes in one string, with its name and end.
+const MAX_STRING: usize = (128 << 10) - 1;
+
+/// Everything a member needs to know.
+pub fn child_env(
+    framework: Framework,
+    roster: &Roster,
+    member: &Member,
+    environ: &Environ,
+    extras: &Extras,
+) -> Result<ChildEnv, FrameworkError> {
+    let mut child = ChildEnv::default();
+    let mut set = |name: &str, value: String| child.variables.insert(name.to_owned(), value);
     set(var::RALLYPOINT_ROLE, member.role.to_string());
     set(var::RALLYPOINT_INDEX, member.index.to_string());
     set(var::RALLYPOINT_RANK, member.rank.to_string());
@@ -32,13 +79,50 @@ pub fn child_env(roster: &Roster, member: &Member, environ: &Environ) -> ChildEn
     if let Some(place) = member.place {
         set(var::RALLYPOINT_LOCAL_RANK, place.local_rank.to_string());
     }
-    set(var::TF_CONFIG, tensorflow::tf_config(roster, member));
+    for (name, file) in
+        [(var::RALLYPOINT_ROSTER_FILE, &extras.roster_file), (var::RALLYPOINT_ERROR_FILE, &extras.error_file)]
+    {
+        if let Some(file) = file {
+            set(name, file.display().to_string());
+        }
+    }
+    match framework {
+        Framework::TensorFlow => {
+            let text = tensorflow::tf_config(roster, member);
+            if var::TF_CONFIG.len() + 1 + text.len() > MAX_STRING {
+                return Err(FrameworkError::TooLarge { world: roster.plan.world(), size: text.len() });
+            }
+            set(var::TF_CONFIG, text);
+            if extras.hand_over == HandOver::ReusePort {
+                set(var::TF_GRPC_REUSE_PORT, "1".to_owned());
+            }
+        }
+        Framework::Torch => {
+            torch::variables(roster, member).into_iter().for_each(|(name, value)| _ = set(name, value))
+        }
+        Framework::Jax => {
+            jax::variables(roster, member).into_iter().for_each(|(name, value)| _ = set(name, value))
+        }
+        Framework::Plain => {}
+    }
     if let (Some(mask), true) = (&member.devices, roster.plan.binds_gpus) {
         for variable in masks_to_set(environ, mask.is_empty()) {
             set(variable, devices::join(mask));
         }
     }
-    ChildEnv { variables }
+    if let (Some(cpus), true) = (member.cpus, extras.threads) {
+        let tensorflow: &[&str] = match framework {
+            Framework::TensorFlow => &[var::TF_NUM_INTRAOP_THREADS, var::TF_NUM_INTEROP_THREADS],
+            _ => &[],
+        };
+        for name in [var::OMP_NUM_THREADS].iter().chain(tensorflow) {
+            if environ.get(name).is_none() {
+                set(name, cpus.to_string());
+            }
+        }
+    }
+    child.spare_from_proxy(roster, environ);
+    Ok(child)
 }
 
 /// The mask variables of a child: those that are there already, or CUDA's where GPUs were counted.
@@ -52,6 +136,32 @@ fn masks_to_set(environ: &Environ, no_gpu: bool) -> Vec<&'static str> {
 }
 
 impl ChildEnv {
+    /// gRPC goes through a proxy even to localhost, and hangs: name the members' hosts in `no_proxy`.
+    fn spare_from_proxy(&mut self, roster: &Roster, environ: &Environ) {
+        let proxies = [var::GRPC_PROXY, var::HTTPS_PROXY_LOWER, var::HTTP_PROXY_LOWER];
+        let Some(proxy) = proxies.into_iter().find(|proxy| environ.get_nonempty(proxy).is_some()) else {
+            return;
+        };
+        let before = environ.get_nonempty(var::NO_PROXY_LOWER).or(environ.get_nonempty(var::NO_PROXY_UPPER));
+        let mut spared: Vec<&str> =
+            before.unwrap_or("").split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+        let known: BTreeSet<&str> = spared.iter().copied().collect();
+        let members = roster.plan.members.iter().map(|member| roster.endpoint(member).address.as_str());
+        let wanted: BTreeSet<&str> = members.chain(["localhost", "127.0.0.1"]).collect();
+        spared.extend(wanted.difference(&known));
+        let value = spared.join(",");
+        if value.len() + 16 > MAX_STRING {
+            self.notes
+                .push(format!("{proxy} is set, and the members' hosts are too many for no_proxy: unset it"));
+            return;
+        }
+        self.notes.push(format!(
+            "{proxy} is set: the members' hosts are added to no_proxy, since gRPC would go through it"
+        ));
+        self.variables.insert(var::NO_PROXY_LOWER.to_owned(), value.clone());
+        self.variables.insert(var::NO_PROXY_UPPER.to_owned(), value);
+    }
+
     /// `export NAME='value'` lines for a POSIX shell.
     pub fn to_shell(&self) -> String {
         self.variables.iter().map(|(name, value)| format!("export {name}={}\n", shell_quote(value))).collect()

@@ -1,0 +1,264 @@
+//! `rallypoint run`
+
+use crate::args::{EndingArgs, HandOverArg, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::exit::{Exit, Failure, report};
+use crate::settings;
+use crate::talk::Talk;
+use rallypoint::allocation::{Allocation, Scheduler};
+use rallypoint::check::{ConfigFile, Finding, Strategy, check};
+use rallypoint::environ::Environ;
+use rallypoint::job::{Rules, Until};
+use rallypoint::machine::find_on_path;
+use rallypoint::plan::Plan;
+use rallypoint::ports::{HandOver, PortChoice};
+use rallypoint::rendezvous::{Key, RendezvousError, WayToMeet, address::Address, directory::Directory};
+use rallypoint::roles::{Role, RoleRequest};
+use rallypoint::scheduler;
+use rallypoint::supervise::guard::{self, Side};
+use rallypoint::supervise::{Meeting, OutputStyle, Run, RunError, RunSpec, run_here, run_member};
+use rallypoint::variables as var;
+use std::ffi::OsStr;
+use std::io::{IsTerminal, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+enum CannotRun {
+    #[error("{program} is not a program that can be run; hint: give its path, or put it on PATH")]
+    NoProgram { program: String },
+    #[error(
+        "{world} members of {scheduler} have to meet; hint: give all of them the same --meet DIR, a directory that they share"
+    )]
+    NoMeeting { world: u32, scheduler: Scheduler },
+    #[error(
+        "inside an allocation of {hosts} hosts but not in a step; hint: start it with srun, one rallypoint a task, and give --meet DIR"
+    )]
+    NotInStep { hosts: usize },
+    #[error("no private folder can be made in {}: {source}; hint: set TMPDIR", folder.display())]
+    NoPrivateFolder { folder: PathBuf, source: std::io::Error },
+    #[error("cannot read {}: {source}", file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+    #[error("{file} names no address for {role} {index}", role = .config.role, index = .config.index, file = .config.name)]
+    NoAddress { config: Box<ConfigFile> },
+}
+
+pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    let environ = Environ::here();
+    let mut job = settings::job_spec(&args.roles, &args.gpus)?;
+    let mut ports = port_choice(args);
+    let mut extra = Vec::new();
+    let on = match &args.tf_config {
+        None => settings::on(args.on),
+        Some(file) => {
+            let (config, text) = read_config(file)?;
+            let findings = check(std::slice::from_ref(&config), Strategy::Auto);
+            if !findings.is_empty() {
+                return Ok(refuse(&findings));
+            }
+            job.roles = RoleRequest::List(config.role.parse()?);
+            ports = PortChoice::Base(own_port(&config)?);
+            extra.push((var::TF_CONFIG.to_owned(), text));
+            extra.push((var::RALLYPOINT_INDEX.to_owned(), config.index.to_string()));
+            scheduler::On::Local
+        }
+    };
+    let allocation = scheduler::allocation(&environ, on, &job.roles)?;
+    let plan = Plan::new(allocation.clone(), &job)?;
+    if args.dry_run {
+        super::plan::write(&mut std::io::stdout().lock(), &plan)?;
+        return Ok(Exit::Success);
+    }
+    must_exist(&args.command[0], environ.get(var::PATH))?;
+    let place = meeting_place(args, &environ, &allocation, &plan)?;
+    let addressing = settings::addressing(&args.addresses)?;
+    let rules = rules(&args.ending)?;
+    let private = private_folder(&environ)?;
+    let spec = RunSpec {
+        command: args.command.clone(),
+        rules,
+        grace: args.ending.grace,
+        framework: settings::framework(args.framework),
+        ports,
+        hand_over: hand_over(args.ports.hand_over),
+        style: style(&args.output, &environ),
+        log_dir: args.output.log_dir.clone(),
+        events: args.output.events.clone(),
+        threads: args.threads == Switch::On,
+        addressing,
+        extra,
+        private: private.clone(),
+    };
+    let exit = guarded(Run { allocation, job, plan, environ, spec }, place, args.output.quiet);
+    _ = std::fs::remove_dir_all(&private);
+    exit
+}
+
+/// Where and as whom to meet the others.
+struct Place {
+    way: Box<dyn WayToMeet>,
+    meeting: Meeting,
+}
+
+/// Splits off the guard; the agent runs the job.
+fn guarded(run: Run, place: Option<Place>, quiet: bool) -> Result<Exit, Failure> {
+    match guard::enter()? {
+        Side::Guard { code, message } => {
+            if let Some(message) = message {
+                _ = writeln!(std::io::stderr(), "rallypoint: {message}");
+            }
+            Ok(Exit::Run(code))
+        }
+        Side::Agent(pipe) => Ok(Exit::Run(agent(run, place, pipe, quiet))),
+    }
+}
+
+fn agent(run: Run, place: Option<Place>, pipe: OwnedFd, quiet: bool) -> u8 {
+    let mut talk = Talk::new(quiet);
+    let mut say = |notice| talk.notice(notice);
+    let result = match place {
+        None => run_here(run, Some(pipe), &mut say),
+        Some(Place { mut way, meeting }) => run_member(run, &meeting, way.as_mut(), Some(pipe), &mut say),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            let code = error.code();
+            _ = report(Err(Box::<RunError>::new(error)));
+            code
+        }
+    }
+}
+
+/// `None` if all members run here.
+fn meeting_place(
+    args: &RunArgs,
+    environ: &Environ,
+    allocation: &Allocation,
+    plan: &Plan,
+) -> Result<Option<Place>, Failure> {
+    let Some(text) = &args.meet.meet else {
+        let here = |name: &String| {
+            environ.hostname.as_ref() == Some(name) || allocation.scheduler == Scheduler::Local
+        };
+        return match allocation.me {
+            Some(_) if plan.world() > 1 => {
+                Err(CannotRun::NoMeeting { world: plan.world(), scheduler: plan.scheduler }.into())
+            }
+            None if !(plan.hosts.len() == 1 && plan.hosts.iter().all(here)) => {
+                Err(CannotRun::NotInStep { hosts: plan.hosts.len() }.into())
+            }
+            _ => Ok(None),
+        };
+    };
+    let key = match environ.get_nonempty(var::RALLYPOINT_KEY_FILE) {
+        Some(file) => Some(Key::from_file(Path::new(file))?),
+        None => None,
+    };
+    let job = args.meet.job.as_deref().or(plan.job.as_deref());
+    let way: Box<dyn WayToMeet> = match host_and_port(text) {
+        true if key.is_none() => return Err(RendezvousError::NoKey { address: text.clone() }.into()),
+        true => Box::new(Address::new(text)?),
+        false => Box::new(Directory::new(Path::new(text), job, plan.attempt)?),
+    };
+    let meeting =
+        Meeting { rank: args.meet.rank, key, timeout: args.meet.meet_timeout, job: args.meet.job.clone() };
+    Ok(Some(Place { way, meeting }))
+}
+
+/// `host:port`, not a path.
+fn host_and_port(text: &str) -> bool {
+    !text.contains('/')
+        && text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
+fn read_config(file: &Path) -> Result<(ConfigFile, String), Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| CannotRun::Unreadable { file: file.to_owned(), source })?;
+    let config = ConfigFile::parse(&file.display().to_string(), &text)?;
+    Ok((config, text.trim().to_owned()))
+}
+
+/// The port that the file gives this member; an evaluator has none, so any will do.
+fn own_port(config: &ConfigFile) -> Result<u16, CannotRun> {
+    let address =
+        config.cluster.get(&config.role).and_then(|list| list.get(config.index as usize)?.as_deref());
+    match address {
+        None if config.role == "evaluator" => Ok(0),
+        None => Err(CannotRun::NoAddress { config: Box::new(config.clone()) }),
+        Some(address) => Ok(address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)),
+    }
+}
+
+fn refuse(findings: &[Finding]) -> Exit {
+    let mut stderr = std::io::stderr().lock();
+    for finding in findings {
+        _ = writeln!(stderr, "error: {}: {}\nhint: {}", finding.file, finding.problem, finding.fix);
+    }
+    Exit::Findings
+}
+
+/// A program that does not exist is found before anything waits.
+fn must_exist(program: &OsStr, path: Option<&str>) -> Result<(), CannotRun> {
+    let name = program.to_string_lossy();
+    let found =
+        if name.contains('/') { is_program(Path::new(program)) } else { find_on_path(&name, path).is_some() };
+    if found { Ok(()) } else { Err(CannotRun::NoProgram { program: name.into_owned() }) }
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn private_folder(environ: &Environ) -> Result<PathBuf, CannotRun> {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = PathBuf::from(environ.get_nonempty(var::TMPDIR).unwrap_or("/tmp"));
+    let clock = environ.now.duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    let path = folder.join(format!("rallypoint-{}-{clock:x}", std::process::id()));
+    match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(CannotRun::NoPrivateFolder { folder, source }),
+    }
+}
+
+fn port_choice(args: &RunArgs) -> PortChoice {
+    match (args.ports.port_base, args.ports.port_range) {
+        (Some(base), _) => PortChoice::Base(base),
+        (None, Some((lo, hi))) => PortChoice::Range(lo..=hi),
+        (None, None) => PortChoice::Any,
+    }
+}
+
+fn hand_over(arg: HandOverArg) -> HandOver {
+    match arg {
+        HandOverArg::ReuseAddr => HandOver::ReuseAddr,
+        HandOverArg::ReusePort => HandOver::ReusePort,
+        HandOverArg::Release => HandOver::Release,
+    }
+}
+
+fn rules(args: &EndingArgs) -> Result<Rules, Failure> {
+    let mut rules = Rules {
+        until: match args.until {
+            UntilArg::Auto => Until::Auto,
+            UntilArg::Chief => Until::Chief,
+            UntilArg::Workers => Until::Workers,
+            UntilArg::All => Until::All,
+        },
+        ..Rules::default()
+    };
+    for (role, count) in &args.restart {
+        rules.restarts.insert(role.parse::<Role>()?, *count);
+    }
+    for role in &args.tolerate {
+        rules.tolerate.insert(role.parse()?);
+    }
+    Ok(rules)
+}
+
+fn style(args: &OutputArgs, environ: &Environ) -> OutputStyle {
+    let terminal = !args.quiet && (args.log_dir.is_none() || args.tee);
+    let colour = std::io::stdout().is_terminal() && environ.get_nonempty(var::NO_COLOR).is_none();
+    OutputStyle { terminal, prefix: args.prefix.clone(), colour }
+}

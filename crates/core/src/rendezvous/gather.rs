@@ -1,0 +1,479 @@
+//! The leader's side: take offers until all have come, hand out the roster, keep the lines.
+
+use super::join::HEARTBEAT;
+use super::message::{Columns, Offer, ToLeader, ToMember, VERSION};
+use super::wire::{self, WireError};
+use super::{Contact, Introduction, Key, RendezvousError, describe, own_addresses};
+use crate::outcome::name;
+use crate::plan::Plan;
+use crate::roster::Endpoint;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// Connections that have not proved themselves yet; more are closed at once.
+const MOST_UNPROVED: usize = 128;
+/// Connections that the kernel may keep waiting: a whole job may knock at the same moment.
+const BACKLOG: i32 = 4096;
+/// How often everyone is told who is missing.
+const PROGRESS: Duration = Duration::from_secs(3);
+
+/// What came over the network.
+#[derive(Debug)]
+pub enum Incoming {
+    Offer {
+        offer: Box<Offer>,
+        remote: Remote,
+    },
+    Message {
+        connection: u64,
+        message: ToLeader,
+    },
+    /// A line is gone; why.
+    Gone {
+        connection: u64,
+        why: String,
+    },
+    /// Somebody who does not belong here.
+    Stranger {
+        peer: String,
+        why: String,
+    },
+}
+
+/// A proved agent's line.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    pub connection: u64,
+    pub peer: String,
+    sender: mpsc::Sender<Outgoing>,
+}
+
+#[derive(Debug)]
+enum Outgoing {
+    Message(ToMember),
+    /// Encoded once for everybody.
+    Encoded(Arc<[u8]>),
+}
+
+/// An agent that listens for the others.
+#[derive(Debug)]
+pub struct Leader {
+    incoming: mpsc::Receiver<Incoming>,
+    introduction: Introduction,
+    seats: Vec<Option<Seat>>,
+    lost: Option<(u32, Instant)>,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct Seat {
+    offer: Offer,
+    /// `None` is the leader itself.
+    remote: Option<Remote>,
+}
+
+/// All have come.
+#[derive(Debug)]
+pub struct Gathered {
+    /// This agent's own rank.
+    pub rank: u32,
+    /// Host and endpoint a rank.
+    pub members: Vec<(String, Endpoint)>,
+    /// The others' lines, by rank.
+    pub remotes: HashMap<u32, Remote>,
+}
+
+impl Remote {
+    /// Says something without waiting; a line whose queue is full is as good as gone.
+    pub fn send(&self, message: ToMember) {
+        _ = self.sender.try_send(Outgoing::Message(message));
+    }
+}
+
+impl Leader {
+    /// Listens; `None` if the port that the place demands is taken.
+    pub(super) async fn listen(
+        introduction: &Introduction,
+        port: u16,
+    ) -> Result<Option<(Contact, Leader)>, RendezvousError> {
+        let listener = match listen_on(port) {
+            Ok(listener) => listener,
+            Err(error) if port != 0 && error.kind() == std::io::ErrorKind::AddrInUse => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let listener = TcpListener::from_std(listener)?;
+        let (key, published) = match &introduction.key {
+            Some(key) => (key.clone(), None),
+            None => {
+                let key = Key::random()?;
+                let text = key.to_hex();
+                (key, Some(text))
+            }
+        };
+        let id: String = super::key::random_bytes()?[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let contact = Contact {
+            version: VERSION,
+            id,
+            host: introduction.offer.host.clone(),
+            machine: introduction.offer.machine.clone(),
+            pid: introduction.offer.pid,
+            job: introduction.offer.job.clone(),
+            attempt: introduction.offer.attempt,
+            addresses: own_addresses(),
+            port: listener.local_addr()?.port(),
+            key: published,
+        };
+        let (sender, incoming) = mpsc::channel(1024);
+        tokio::task::spawn_local(accept_all(listener, key, sender));
+        let leader = Leader {
+            incoming,
+            seats: (0..introduction.world).map(|_| None).collect(),
+            introduction: introduction.clone(),
+            lost: None,
+            started: Instant::now(),
+        };
+        Ok(Some((contact, leader)))
+    }
+
+    /// Waits for everyone. `say` hears who has come and who is missing, and of strangers.
+    pub async fn gather(
+        &mut self,
+        plan: &Plan,
+        mut say: impl FnMut(Progress),
+    ) -> Result<Gathered, RendezvousError> {
+        let own = self.introduction.offer.clone();
+        let rank = self.seat(plan, own, None).map_err(|why| RendezvousError::Refused { why })?;
+        let mut next_word = Instant::now();
+        loop {
+            let missing: Vec<u32> = self.missing();
+            if missing.is_empty() {
+                return self.complete(rank);
+            }
+            let now = Instant::now();
+            self.check_limits(plan, &missing, now)?;
+            if now >= next_word {
+                self.tell(plan, &missing, &mut say);
+                next_word = now + PROGRESS;
+            }
+            let until = next_word
+                .min(self.started + self.introduction.timeout)
+                .min(self.lost.map_or(next_word, |(_, since)| since + self.introduction.rejoin));
+            let wait = tokio::time::timeout_at(until.into(), self.incoming.recv()).await;
+            match wait {
+                Err(_) => {}
+                Ok(None) => {
+                    return Err(RendezvousError::Unreachable { reason: "the listener ended".to_owned() });
+                }
+                Ok(Some(incoming)) => {
+                    if self.take(plan, incoming, &mut say) {
+                        // Somebody came or went: say so soon, but not once for each of a thousand.
+                        next_word = next_word.min(Instant::now() + Duration::from_millis(500));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What comes after the roster is out.
+    pub async fn receive(&mut self) -> Option<Incoming> {
+        self.incoming.recv().await
+    }
+
+    fn missing(&self) -> Vec<u32> {
+        self.seats
+            .iter()
+            .enumerate()
+            .filter(|(_, seat)| seat.is_none())
+            .map(|(rank, _)| rank as u32)
+            .collect()
+    }
+
+    fn check_limits(&self, plan: &Plan, missing: &[u32], now: Instant) -> Result<(), RendezvousError> {
+        if let Some((rank, since)) = self.lost
+            && now >= since + self.introduction.rejoin
+        {
+            return Err(RendezvousError::LostWhileWaiting {
+                who: name(&plan.members[rank as usize]),
+                waited: since.elapsed().as_secs(),
+                missing: describe(plan, missing),
+            });
+        }
+        if now >= self.started + self.introduction.timeout {
+            return Err(RendezvousError::Missing {
+                waited: self.started.elapsed().as_secs(),
+                come: plan.world() - missing.len() as u32,
+                world: plan.world(),
+                missing: describe(plan, missing),
+            });
+        }
+        Ok(())
+    }
+
+    fn tell(&self, plan: &Plan, missing: &[u32], say: &mut impl FnMut(Progress)) {
+        let come = plan.world() - missing.len() as u32;
+        let text = describe(plan, missing);
+        for remote in self.remotes() {
+            remote.send(ToMember::Waiting { come, world: plan.world(), missing: text.clone() });
+        }
+        say(Progress::Waiting {
+            come,
+            world: plan.world(),
+            missing: text,
+            waited: self.started.elapsed(),
+            limit: self.introduction.timeout,
+        });
+    }
+
+    fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        self.seats.iter().flatten().filter_map(|seat| seat.remote.as_ref())
+    }
+
+    /// True if somebody came or went.
+    fn take(&mut self, plan: &Plan, incoming: Incoming, say: &mut impl FnMut(Progress)) -> bool {
+        match incoming {
+            Incoming::Offer { offer, remote } => match self.seat(plan, *offer, Some(remote.clone())) {
+                Ok(rank) => {
+                    remote.send(ToMember::Welcome { rank });
+                    say(Progress::Came { rank });
+                    true
+                }
+                Err(why) => {
+                    say(Progress::Stranger { peer: remote.peer.clone(), why: why.clone() });
+                    remote.send(ToMember::Refused { why });
+                    false
+                }
+            },
+            Incoming::Gone { connection, why } => {
+                let seat = self.seats.iter().position(|seat| {
+                    seat.as_ref()
+                        .and_then(|seat| seat.remote.as_ref())
+                        .is_some_and(|r| r.connection == connection)
+                });
+                let Some(rank) = seat else { return false };
+                self.seats[rank] = None;
+                self.lost.get_or_insert((rank as u32, Instant::now()));
+                say(Progress::Lost { rank: rank as u32, why });
+                true
+            }
+            Incoming::Stranger { peer, why } => {
+                say(Progress::Stranger { peer, why });
+                false
+            }
+            Incoming::Message { .. } => false,
+        }
+    }
+
+    /// Gives an offer its seat, or says why not.
+    fn seat(&mut self, plan: &Plan, offer: Offer, remote: Option<Remote>) -> Result<u32, String> {
+        let own = &self.introduction.offer;
+        if offer.version != VERSION {
+            return Err(format!(
+                "its protocol is version {}, ours {VERSION}; use the same rallypoint everywhere",
+                offer.version
+            ));
+        }
+        if offer.job != own.job || offer.attempt != own.attempt {
+            return Err(format!(
+                "it belongs to job {} attempt {}, this is job {} attempt {}",
+                offer.job.as_deref().unwrap_or("none"),
+                offer.attempt,
+                own.job.as_deref().unwrap_or("none"),
+                own.attempt
+            ));
+        }
+        if offer.roles != own.roles {
+            return Err(format!(
+                "it was asked for {}, the leader for {}; give all the same roles",
+                offer.roles, own.roles
+            ));
+        }
+        let rank = match offer.rank {
+            Some(rank) if rank >= plan.world() => {
+                return Err(format!("rank {rank} does not exist among {}", plan.world()));
+            }
+            Some(rank) => rank,
+            None => match self.seats.iter().position(Option::is_none) {
+                Some(rank) => rank as u32,
+                None => return Err(format!("all {} members have come already", plan.world())),
+            },
+        };
+        if let Some(taken) = &self.seats[rank as usize] {
+            return Err(format!(
+                "rank {rank} ({}) is taken by pid {} on {}",
+                name(&plan.members[rank as usize]),
+                taken.offer.pid,
+                taken.offer.host
+            ));
+        }
+        if self.lost.is_some_and(|(lost, _)| lost == rank) {
+            self.lost = None;
+        }
+        self.seats[rank as usize] = Some(Seat { offer, remote });
+        Ok(rank)
+    }
+
+    /// Chooses addresses, hands out the roster.
+    fn complete(&mut self, rank: u32) -> Result<Gathered, RendezvousError> {
+        let seats: Vec<Seat> = self.seats.iter_mut().filter_map(Option::take).collect();
+        let one_machine = seats.iter().all(|seat| seat.offer.machine == seats[0].offer.machine);
+        let mut members = Vec::with_capacity(seats.len());
+        for seat in &seats {
+            let offer = &seat.offer;
+            let address = if one_machine && !offer.chosen {
+                "127.0.0.1".to_owned()
+            } else {
+                let usable = offer.addresses.iter().find(|address| offer.chosen || !is_loopback(address));
+                usable.cloned().ok_or(RendezvousError::NoAddress)?
+            };
+            members.push((offer.host.clone(), Endpoint { address, port: offer.port }));
+        }
+        let roster = ToMember::Roster(Columns::of(&members));
+        let encoded: Arc<[u8]> = serde_json::to_vec(&roster).map_err(std::io::Error::from)?.into();
+        let mut remotes = HashMap::new();
+        for (rank, seat) in seats.into_iter().enumerate() {
+            if let Some(remote) = seat.remote {
+                _ = remote.sender.try_send(Outgoing::Encoded(encoded.clone()));
+                remotes.insert(rank as u32, remote);
+            }
+        }
+        Ok(Gathered { rank, members, remotes })
+    }
+
+    /// Tells everyone who has come that it is over.
+    pub fn dismiss(&self, code: u8, why: &str) {
+        for remote in self.remotes() {
+            remote.send(ToMember::Goodbye { code, summary: vec![why.to_owned()] });
+        }
+    }
+}
+
+/// What a leader has to tell while it waits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    Waiting { come: u32, world: u32, missing: String, waited: Duration, limit: Duration },
+    Came { rank: u32 },
+    Lost { rank: u32, why: String },
+    Stranger { peer: String, why: String },
+}
+
+fn is_loopback(address: &str) -> bool {
+    address == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// All addresses of the machine, with a long queue.
+fn listen_on(port: u16) -> std::io::Result<std::net::TcpListener> {
+    let open = |family: AddressFamily, address: SocketAddr| -> std::io::Result<OwnedFd> {
+        let socket =
+            socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        if family == AddressFamily::INET6 {
+            sockopt::set_ipv6_v6only(&socket, false)?;
+        }
+        if port != 0 {
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+        }
+        bind(&socket, &address)?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    };
+    let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
+    let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+    let socket = match open(AddressFamily::INET6, v6) {
+        Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => open(AddressFamily::INET, v4)?,
+        other => other?,
+    };
+    Ok(socket.into())
+}
+
+async fn accept_all(listener: TcpListener, key: Key, sender: mpsc::Sender<Incoming>) {
+    let unproved = Rc::new(Cell::new(0));
+    let key = Rc::new(key);
+    for connection in 0.. {
+        if sender.is_closed() {
+            return;
+        }
+        match listener.accept().await {
+            Ok((stream, peer)) if unproved.get() < MOST_UNPROVED => {
+                unproved.set(unproved.get() + 1);
+                let serve = serve(connection, stream, peer, key.clone(), sender.clone(), unproved.clone());
+                tokio::task::spawn_local(serve);
+            }
+            Ok((stream, peer)) => {
+                drop(stream);
+                let why = format!("{MOST_UNPROVED} connections have not proved themselves yet; closed");
+                _ = sender.try_send(Incoming::Stranger { peer: peer.to_string(), why });
+            }
+            // Out of descriptors, most likely: give the others time to end.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// One connection, from its first byte to its last.
+async fn serve(
+    connection: u64,
+    stream: TcpStream,
+    peer: SocketAddr,
+    key: Rc<Key>,
+    sender: mpsc::Sender<Incoming>,
+    unproved: Rc<Cell<usize>>,
+) {
+    let peer = peer.to_string();
+    let proved = async {
+        let (mut reader, writer) = wire::accept(stream, &key).await?;
+        let first = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
+            .await
+            .map_err(|_| WireError::Silent)??;
+        match first {
+            ToLeader::Offer(offer) => Ok((reader, writer, offer)),
+            other => Err(WireError::Nonsense(format!("{other:?} before an offer"))),
+        }
+    }
+    .await;
+    unproved.set(unproved.get() - 1);
+    let (mut reader, mut writer, offer) = match proved {
+        Ok(proved) => proved,
+        Err(error) => {
+            _ = sender.send(Incoming::Stranger { peer, why: error.to_string() }).await;
+            return;
+        }
+    };
+    let (to_writer, mut outgoing) = mpsc::channel::<Outgoing>(64);
+    tokio::task::spawn_local(async move {
+        loop {
+            let written = match tokio::time::timeout(HEARTBEAT, outgoing.recv()).await {
+                Ok(None) => return,
+                Ok(Some(Outgoing::Message(message))) => writer.write(&message).await,
+                Ok(Some(Outgoing::Encoded(content))) => writer.write_encoded(&content).await,
+                Err(_) => writer.write(&ToMember::Alive).await,
+            };
+            if written.is_err() {
+                return;
+            }
+        }
+    });
+    let remote = Remote { connection, peer, sender: to_writer };
+    if sender.send(Incoming::Offer { offer: Box::new(offer), remote }).await.is_err() {
+        return;
+    }
+    let why = loop {
+        match tokio::time::timeout(HEARTBEAT * 3, reader.read::<ToLeader>()).await {
+            Ok(Ok(ToLeader::Alive)) => {}
+            Ok(Ok(message)) => {
+                if sender.send(Incoming::Message { connection, message }).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Err(error)) => break error.to_string(),
+            Err(_) => break format!("nothing was heard of it for {} s", (HEARTBEAT * 3).as_secs()),
+        }
+    };
+    _ = sender.send(Incoming::Gone { connection, why }).await;
+}

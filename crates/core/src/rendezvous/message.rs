@@ -1,0 +1,157 @@
+//! What agents say to each other, as JSON in authenticated frames.
+
+use crate::outcome::End;
+use crate::roster::Endpoint;
+use serde::{Deserialize, Serialize};
+
+/// The protocol's version; agents of different ones do not meet.
+pub const VERSION: u32 = 1;
+
+/// From an agent to the leader.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ToLeader {
+    /// First: who I am and where my member will listen.
+    Offer(Offer),
+    Started {
+        pid: u32,
+    },
+    Listening,
+    /// The member's process ended.
+    Ended(Ended),
+    /// A signal came to this agent.
+    Interrupted {
+        signal: i32,
+    },
+    Alive,
+}
+
+/// From the leader to an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ToMember {
+    /// The offer is taken; this is your rank.
+    Welcome {
+        rank: u32,
+    },
+    Refused {
+        why: String,
+    },
+    /// Who has come and who is missing.
+    Waiting {
+        come: u32,
+        world: u32,
+        missing: String,
+    },
+    Roster(Columns),
+    /// Start the member again.
+    Restart,
+    Stop {
+        grace_ms: u64,
+    },
+    Kill,
+    Alive,
+    /// Everything has ended; how, and the exit code for all.
+    Goodbye {
+        code: u8,
+        summary: Vec<String>,
+    },
+}
+
+/// One agent's offer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    pub version: u32,
+    /// The rank it wants, or the next free one.
+    pub rank: Option<u32>,
+    pub job: Option<String>,
+    pub attempt: u32,
+    /// The roles it was asked for; all must agree.
+    pub roles: String,
+    pub host: String,
+    /// Tells machines apart whatever they are called.
+    pub machine: String,
+    /// Addresses that others may reach it by, the best first.
+    pub addresses: Vec<String>,
+    /// The user chose the address, so it is used even among members of one machine.
+    pub chosen: bool,
+    pub port: u16,
+    pub pid: u32,
+}
+
+/// How a member's process ended, with what may explain it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub end: End,
+    pub seconds: f64,
+    pub peak_kib: u64,
+    /// Its last lines on stderr.
+    pub tail: Vec<String>,
+    /// What it wrote to `RALLYPOINT_ERROR_FILE`.
+    pub reason: Option<String>,
+}
+
+/// The roster as columns: a few bytes a member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Columns {
+    /// Runs of members on one host: host name, address, how many ranks.
+    pub hosts: Vec<(String, String, u32)>,
+    /// Four hexadecimal digits a rank.
+    pub ports: String,
+}
+
+impl Columns {
+    pub fn of(members: &[(String, Endpoint)]) -> Columns {
+        let mut hosts: Vec<(String, String, u32)> = Vec::new();
+        let mut ports = String::with_capacity(members.len() * 4);
+        for (host, Endpoint { address, port }) in members {
+            match hosts.last_mut() {
+                Some((name, known, count)) if name == host && known == address => *count += 1,
+                _ => hosts.push((host.clone(), address.clone(), 1)),
+            }
+            ports.push_str(&format!("{port:04x}"));
+        }
+        Columns { hosts, ports }
+    }
+
+    /// A host and an endpoint a rank; `None` if the columns do not fit each other or the world.
+    pub fn members(&self, world: u32) -> Option<Vec<(String, Endpoint)>> {
+        let total: u64 = self.hosts.iter().map(|(.., count)| u64::from(*count)).sum();
+        if total != u64::from(world) || self.ports.len() != world as usize * 4 || !self.ports.is_ascii() {
+            return None;
+        }
+        let mut ports = self.ports.as_bytes().chunks(4).map(|digits| {
+            std::str::from_utf8(digits).ok().and_then(|digits| u16::from_str_radix(digits, 16).ok())
+        });
+        let mut members = Vec::with_capacity(world as usize);
+        for (host, address, count) in &self.hosts {
+            for _ in 0..*count {
+                members.push((host.clone(), Endpoint { address: address.clone(), port: ports.next()?? }));
+            }
+        }
+        Some(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_small_and_come_back() {
+        let members: Vec<(String, Endpoint)> = (0..1000u16)
+            .map(|i| {
+                let host = format!("n{}", i / 8);
+                (host.clone(), Endpoint { address: host, port: 40000 + i })
+            })
+            .collect();
+        let columns = Columns::of(&members);
+        let json = serde_json::to_string(&columns).unwrap();
+        assert!(json.len() < 8 * members.len(), "{} bytes", json.len());
+        let again: Columns = serde_json::from_str(&json).unwrap();
+        assert_eq!(again.members(1000).unwrap(), members);
+        assert_eq!(again.members(999), None);
+        let bad = Columns { ports: "zzzz".to_owned(), hosts: vec![("a".to_owned(), "a".to_owned(), 1)] };
+        assert_eq!(bad.members(1), None);
+    }
+}

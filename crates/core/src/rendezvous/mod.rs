@@ -1,0 +1,251 @@
+//! Members that do not know each other's hosts and ports find each other.
+//!
+//! One agent is the leader: it gathers an offer from every other and hands out the roster, and the
+//! connections stay for the rest of the job. Only *finding* the leader differs from place to place;
+//! that is [`WayToMeet`], one small file a way.
+
+pub mod address;
+pub mod directory;
+mod gather;
+mod join;
+pub mod key;
+pub mod message;
+pub mod wire;
+
+pub use gather::{Gathered, Incoming, Leader, Progress, Remote};
+pub use join::Link;
+pub use key::Key;
+
+use crate::allocation::Scheduler;
+use crate::outcome::role_name;
+use crate::plan::Plan;
+use message::Offer;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum RendezvousError {
+    #[error("key file {}: {reason}; hint: make one with `(umask 077; head -c 32 /dev/urandom | base64 > key)`", path.display())]
+    KeyFile { path: PathBuf, reason: String },
+    #[error(
+        "--meet {address} needs a key that all members know; hint: put one in a file and name it in RALLYPOINT_KEY_FILE"
+    )]
+    NoKey { address: String },
+    #[error("meeting directory {}: {reason}", path.display())]
+    Directory { path: PathBuf, reason: String },
+    #[error("meeting file {}: {reason}; hint: {hint}", path.display())]
+    MeetingFile { path: PathBuf, reason: String, hint: &'static str },
+    #[error("the leader cannot be reached: {reason}")]
+    Unreachable { reason: String },
+    #[error("the leader refuses this member: {why}")]
+    Refused { why: String },
+    #[error(
+        "after {waited} s {come} of {world} members have come; missing: {missing}; hint: --meet-timeout gives them longer"
+    )]
+    Missing { waited: u64, come: u32, world: u32, missing: String },
+    #[error("no leader was found within {waited} s: {reason}; hint: --meet-timeout gives it longer")]
+    NoLeader { waited: u64, reason: String },
+    #[error(
+        "{who} was lost before all had come, and did not come back within {waited} s; missing: {missing}"
+    )]
+    LostWhileWaiting { who: String, waited: u64, missing: String },
+    #[error("a signal came while waiting for the others: {0}")]
+    Interrupted(String),
+    #[error("--meet {text} is neither a directory nor host:port")]
+    NotAPlace { text: String },
+    #[error(
+        "no address of this machine is known that others could use; hint: choose one with --interface or --network"
+    )]
+    NoAddress,
+    #[error(transparent)]
+    Wire(#[from] wire::WireError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// How to reach a leader, as it is published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    pub version: u32,
+    /// Tells one leader from the next in the same place.
+    pub id: String,
+    pub host: String,
+    pub machine: String,
+    pub pid: u32,
+    pub job: Option<String>,
+    pub attempt: u32,
+    pub addresses: Vec<IpAddr>,
+    pub port: u16,
+    /// The job's key, where the place is as private as a file of mode 0600.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+}
+
+/// A place where a leader can be found.
+pub trait WayToMeet {
+    /// What to tell people: `directory /shared/job`.
+    fn name(&self) -> String;
+    /// The leader that is published here, if any.
+    fn look(&mut self) -> Result<Option<Contact>, RendezvousError>;
+    /// Publishes this agent as the leader; false if another was quicker.
+    fn claim(&mut self, contact: &Contact) -> Result<bool, RendezvousError>;
+    /// Takes the place of a leader that is gone; false if another was quicker.
+    fn replace(&mut self, gone: &Contact, contact: &Contact) -> Result<bool, RendezvousError>;
+    /// Takes the publication back.
+    fn retract(&mut self);
+    /// The port that a leader has to listen on here; any otherwise.
+    fn port(&self) -> u16 {
+        0
+    }
+}
+
+/// What an agent brings to a meeting.
+#[derive(Debug, Clone)]
+pub struct Introduction {
+    pub offer: Offer,
+    pub world: u32,
+    pub key: Option<Key>,
+    pub timeout: Duration,
+    /// How long a member that was lost may take to come back.
+    pub rejoin: Duration,
+}
+
+/// The part that this agent plays.
+#[derive(Debug)]
+pub enum Part {
+    Leader(Box<Leader>),
+    Member(Link),
+}
+
+/// A leader that does not answer for this long is gone.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Finds the leader or becomes it. `say` is told what a person may want to know.
+pub async fn meet(
+    way: &mut dyn WayToMeet,
+    introduction: &Introduction,
+    say: &mut dyn FnMut(String),
+) -> Result<Part, RendezvousError> {
+    let started = Instant::now();
+    let mut gone: Option<(Contact, Instant)> = None;
+    let mut last_reason = "nobody has published one".to_owned();
+    loop {
+        if started.elapsed() > introduction.timeout {
+            return Err(RendezvousError::NoLeader {
+                waited: started.elapsed().as_secs(),
+                reason: last_reason,
+            });
+        }
+        match way.look()? {
+            None => {
+                if let Some(leader) = lead(way, introduction, None).await? {
+                    return Ok(Part::Leader(Box::new(leader)));
+                }
+            }
+            Some(contact) => match Link::join(&contact, introduction).await {
+                Ok(link) => return Ok(Part::Member(link)),
+                Err(refused @ (RendezvousError::Refused { .. } | RendezvousError::NoKey { .. })) => {
+                    return Err(refused);
+                }
+                Err(error) => {
+                    last_reason = error.to_string();
+                    let since = match &gone {
+                        Some((known, since)) if known.id == contact.id => *since,
+                        _ => {
+                            gone = Some((contact.clone(), Instant::now()));
+                            Instant::now()
+                        }
+                    };
+                    if since.elapsed() > PATIENCE || is_dead_here(&contact, introduction) {
+                        say(format!(
+                            "the leader published in {} (pid {} on {}) is gone: {last_reason}",
+                            way.name(),
+                            contact.pid,
+                            contact.host
+                        ));
+                        if let Some(leader) = lead(way, introduction, Some(&contact)).await? {
+                            return Ok(Part::Leader(Box::new(leader)));
+                        }
+                        gone = None;
+                    }
+                }
+            },
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Listens, then publishes; `None` if another was quicker.
+async fn lead(
+    way: &mut dyn WayToMeet,
+    introduction: &Introduction,
+    gone: Option<&Contact>,
+) -> Result<Option<Leader>, RendezvousError> {
+    let Some((contact, leader)) = Leader::listen(introduction, way.port()).await? else { return Ok(None) };
+    let won = match gone {
+        None => way.claim(&contact)?,
+        Some(gone) => way.replace(gone, &contact)?,
+    };
+    Ok(won.then_some(leader))
+}
+
+/// True if the leader ran on this very machine and its process does not exist any more.
+fn is_dead_here(contact: &Contact, introduction: &Introduction) -> bool {
+    contact.machine == introduction.offer.machine && !PathBuf::from(format!("/proc/{}", contact.pid)).exists()
+}
+
+/// A name for this machine that no other has until it boots again.
+pub fn machine_id() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // Containers share a kernel, and their network differs.
+    let network =
+        std::fs::read_link("/proc/self/ns/net").map(|link| link.display().to_string()).unwrap_or_default();
+    format!("{} {network}", boot.trim())
+}
+
+/// Addresses of this machine, the best for others first; loopback last.
+pub fn own_addresses() -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = if_addrs::get_if_addrs()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|interface| interface.ip())
+        .filter(|address| match address {
+            IpAddr::V4(v4) => !v4.is_link_local(),
+            IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+        })
+        .collect();
+    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
+    addresses
+}
+
+/// Where to connect to a leader: through loopback if it is on this machine.
+fn socket_addresses(contact: &Contact, machine: &str) -> Vec<SocketAddr> {
+    let here = contact.machine == machine;
+    let mut addresses: Vec<IpAddr> =
+        contact.addresses.iter().copied().filter(|address| here || !address.is_loopback()).collect();
+    addresses.sort_by_key(|address| here && !address.is_loopback());
+    addresses.into_iter().map(|address| SocketAddr::new(address, contact.port)).collect()
+}
+
+/// `ps 0, worker 1 (rank 2)`: at most eight by name, the others counted.
+pub(crate) fn describe(plan: &Plan, ranks: &[u32]) -> String {
+    const MOST: usize = 8;
+    let mut names: Vec<String> = ranks
+        .iter()
+        .take(MOST)
+        .map(|&rank| {
+            let member = &plan.members[rank as usize];
+            // On plain machines nobody knows before they meet.
+            let host = plan.host(member).filter(|_| plan.scheduler != Scheduler::Local);
+            let host = host.map(|host| format!(", {host}")).unwrap_or_default();
+            format!("{} (rank {rank}{host})", role_name(&member.role, member.index))
+        })
+        .collect();
+    if ranks.len() > MOST {
+        names.push(format!("and {} more", ranks.len() - MOST));
+    }
+    names.join(", ")
+}

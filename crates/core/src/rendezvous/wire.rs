@@ -1,0 +1,332 @@
+//! The authenticated line between two agents.
+//!
+//! Both sides first prove that they know the job's key, with fresh random numbers from each, before
+//! anything else is read. Then every frame carries a MAC over its direction, its number and its
+//! content under a key of this connection alone, so that nothing can be changed, replayed, reordered
+//! or reflected.
+//!
+//! ```text
+//! joiner -> leader   "RALLYPT1" nonce(32)
+//! leader -> joiner   nonce(32) mac(32)
+//! joiner -> leader   mac(32)
+//! leader -> joiner   1 (welcome) or 0 (wrong key)
+//! then both ways     length(4) mac(32) content
+//! ```
+
+use super::RendezvousError;
+use super::key::{Key, random_bytes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+
+const MAGIC: &[u8; 8] = b"RALLYPT1";
+
+/// A peer that does not speak within this is a stranger.
+pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The largest message to a leader: an offer, or the last words of a program.
+pub(super) const MAX_TO_LEADER: usize = 256 << 10;
+/// The largest message to a member: a roster.
+pub(super) const MAX_TO_MEMBER: usize = 64 << 20;
+
+/// Which way a frame goes; a part of its MAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToLeader,
+    ToMember,
+}
+
+/// Why a peer is not to be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    #[error("it did not say what a rallypoint says")]
+    NotRallypoint,
+    #[error("it has another key")]
+    WrongKey,
+    #[error("it said nothing for {} s", HANDSHAKE_LIMIT.as_secs())]
+    Silent,
+    #[error("it sent a frame of {size} bytes, and {limit} are the most")]
+    TooLarge { size: usize, limit: usize },
+    #[error("a frame was changed, repeated or out of order")]
+    BadMac,
+    #[error("a frame could not be understood: {0}")]
+    Nonsense(String),
+    #[error("the connection was closed")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Broken(std::io::Error),
+}
+
+impl From<std::io::Error> for WireError {
+    fn from(error: std::io::Error) -> WireError {
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof
+            | std::io::ErrorKind::ConnectionReset
+            | std::io::ErrorKind::BrokenPipe => WireError::Closed,
+            _ => WireError::Broken(error),
+        }
+    }
+}
+
+/// One direction's reading end.
+#[derive(Debug)]
+pub struct Reader<R = OwnedReadHalf> {
+    stream: R,
+    key: Key,
+    direction: Direction,
+    next: u64,
+    limit: usize,
+}
+
+/// One direction's writing end.
+#[derive(Debug)]
+pub struct Writer<W = OwnedWriteHalf> {
+    stream: W,
+    key: Key,
+    direction: Direction,
+    next: u64,
+}
+
+/// The leader's side: proves the key to whoever connects, and wants it proved.
+pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writer), WireError> {
+    _ = stream.set_nodelay(true);
+    let (mut reader, mut writer) = stream.into_split();
+    let session = timeout(HANDSHAKE_LIMIT, async {
+        let mut hello = [0; 40];
+        reader.read_exact(&mut hello).await.map_err(|_| WireError::NotRallypoint)?;
+        let (magic, theirs) = hello.split_at(8);
+        if magic != MAGIC {
+            return Err(WireError::NotRallypoint);
+        }
+        let ours = random_bytes().map_err(|error| WireError::Broken(std::io::Error::other(error)))?;
+        let proof = key.mac(b"leader", &[theirs, &ours]);
+        writer.write_all(&[ours.as_slice(), proof.as_bytes()].concat()).await?;
+        let mut answer = [0; 32];
+        reader.read_exact(&mut answer).await?;
+        if key.mac(b"joiner", &[&ours, theirs]) != answer {
+            _ = writer.write_all(&[0]).await;
+            return Err(WireError::WrongKey);
+        }
+        writer.write_all(&[1]).await?;
+        Ok(key.derive(&[theirs, &ours]))
+    })
+    .await
+    .map_err(|_| WireError::Silent)??;
+    let reader = Reader {
+        stream: reader,
+        key: session.clone(),
+        direction: Direction::ToLeader,
+        next: 0,
+        limit: MAX_TO_LEADER,
+    };
+    let writer = Writer { stream: writer, key: session, direction: Direction::ToMember, next: 0 };
+    Ok((reader, writer))
+}
+
+/// The joiner's side.
+pub(super) async fn join(stream: TcpStream, key: &Key) -> Result<(Reader, Writer), WireError> {
+    _ = stream.set_nodelay(true);
+    let (mut reader, mut writer) = stream.into_split();
+    let session = timeout(HANDSHAKE_LIMIT, async {
+        let ours = random_bytes().map_err(|error| WireError::Broken(std::io::Error::other(error)))?;
+        writer.write_all(&[MAGIC.as_slice(), &ours].concat()).await?;
+        let mut answer = [0; 64];
+        reader.read_exact(&mut answer).await?;
+        let (theirs, proof) = answer.split_at(32);
+        let mut expected = [0; 32];
+        expected.copy_from_slice(proof);
+        if key.mac(b"leader", &[&ours, theirs]) != expected {
+            return Err(WireError::WrongKey);
+        }
+        writer.write_all(key.mac(b"joiner", &[theirs, &ours]).as_bytes()).await?;
+        match reader.read_u8().await? {
+            1 => Ok(key.derive(&[&ours, theirs])),
+            _ => Err(WireError::WrongKey),
+        }
+    })
+    .await
+    .map_err(|_| WireError::Silent)??;
+    let reader = Reader {
+        stream: reader,
+        key: session.clone(),
+        direction: Direction::ToMember,
+        next: 0,
+        limit: MAX_TO_MEMBER,
+    };
+    let writer = Writer { stream: writer, key: session, direction: Direction::ToLeader, next: 0 };
+    Ok((reader, writer))
+}
+
+fn frame_mac(key: &Key, direction: Direction, number: u64, content: &[u8]) -> blake3::Hash {
+    let purpose: &[u8] = match direction {
+        Direction::ToLeader => b"to leader",
+        Direction::ToMember => b"to member",
+    };
+    key.mac(purpose, &[&number.to_le_bytes(), content])
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// The next message. Cancelling it in the middle of a frame ends the connection.
+    pub async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
+        let size = self.stream.read_u32().await? as usize;
+        if size > self.limit {
+            return Err(WireError::TooLarge { size, limit: self.limit });
+        }
+        let mut mac = [0; 32];
+        self.stream.read_exact(&mut mac).await?;
+        // Grows with what arrives: a liar's length alone takes no memory.
+        let mut content = Vec::with_capacity(size.min(64 << 10));
+        (&mut self.stream).take(size as u64).read_to_end(&mut content).await?;
+        if content.len() < size {
+            return Err(WireError::Closed);
+        }
+        if frame_mac(&self.key, self.direction, self.next, &content) != mac {
+            return Err(WireError::BadMac);
+        }
+        self.next += 1;
+        serde_json::from_slice(&content).map_err(|error| WireError::Nonsense(error.to_string()))
+    }
+}
+
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    pub async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), WireError> {
+        let content = serde_json::to_vec(message).map_err(|error| WireError::Nonsense(error.to_string()))?;
+        self.write_encoded(&content).await
+    }
+
+    /// A message that was encoded once for many.
+    pub async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
+        let mac = frame_mac(&self.key, self.direction, self.next, content);
+        self.next += 1;
+        let size = u32::try_from(content.len())
+            .map_err(|_| WireError::TooLarge { size: content.len(), limit: MAX_TO_MEMBER })?;
+        let mut frame = Vec::with_capacity(content.len() + 36);
+        frame.extend_from_slice(&size.to_be_bytes());
+        frame.extend_from_slice(mac.as_bytes());
+        frame.extend_from_slice(content);
+        self.stream.write_all(&frame).await?;
+        Ok(())
+    }
+}
+
+/// Tries a leader's addresses one after the other.
+pub(super) async fn connect(addresses: &[std::net::SocketAddr]) -> Result<TcpStream, RendezvousError> {
+    let mut last = None;
+    for address in addresses {
+        match timeout(Duration::from_secs(3), TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = Some(format!("{address}: {error}")),
+            Err(_) => last = Some(format!("{address}: no answer within 3 s")),
+        }
+    }
+    Err(RendezvousError::Unreachable { reason: last.unwrap_or_else(|| "it named no address".to_owned()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Writer<tokio::io::DuplexStream>, Reader<tokio::io::DuplexStream>) {
+        let (a, b) = tokio::io::duplex(1 << 20);
+        let key = Key::random().unwrap();
+        let writer = Writer { stream: a, key: key.clone(), direction: Direction::ToLeader, next: 0 };
+        let reader = Reader { stream: b, key, direction: Direction::ToLeader, next: 0, limit: 1000 };
+        (writer, reader)
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    /// What a writer sends for a message, as bytes.
+    async fn frame(message: &str) -> (Vec<u8>, Key) {
+        let (mut writer, mut reader) = pair();
+        writer.write(&message).await.unwrap();
+        drop(writer.stream);
+        let mut bytes = Vec::new();
+        reader.stream.read_to_end(&mut bytes).await.unwrap();
+        (bytes, reader.key)
+    }
+
+    async fn read(bytes: &[u8], key: Key) -> Vec<Result<String, String>> {
+        let mut reader = Reader { stream: bytes, key, direction: Direction::ToLeader, next: 0, limit: 1000 };
+        let mut read = Vec::new();
+        loop {
+            let message = reader.read::<String>().await.map_err(|error| error.to_string());
+            let ended = message.is_err();
+            read.push(message);
+            if ended {
+                return read;
+            }
+        }
+    }
+
+    #[test]
+    fn frames_arrive_once_unchanged_and_in_order() {
+        block_on(async {
+            let (bytes, key) = frame("hello").await;
+            let closed = || Err("the connection was closed".to_owned());
+            let bad = || Err("a frame was changed, repeated or out of order".to_owned());
+            assert_eq!(read(&bytes, key.clone()).await, [Ok("hello".to_owned()), closed()]);
+            assert_eq!(
+                read(&[bytes.clone(), bytes.clone()].concat(), key.clone()).await[1],
+                bad(),
+                "replayed"
+            );
+            for at in [4, 20, 36, bytes.len() - 1] {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1;
+                assert_eq!(read(&changed, key.clone()).await, [bad()], "byte {at}");
+            }
+            assert_eq!(read(&bytes[..bytes.len() - 1], key.clone()).await, [closed()], "truncated");
+            assert_eq!(read(&bytes, Key::random().unwrap()).await, [bad()], "another key");
+            let huge = [&u32::MAX.to_be_bytes(), &bytes[4..]].concat();
+            assert!(read(&huge, key).await[0].as_ref().unwrap_err().contains("4294967295 bytes"));
+        });
+    }
+
+    #[test]
+    fn a_frame_that_goes_the_other_way_is_refused() {
+        block_on(async {
+            let (bytes, key) = frame("hello").await;
+            let mut reader = Reader {
+                stream: bytes.as_slice(),
+                key,
+                direction: Direction::ToMember,
+                next: 0,
+                limit: 1000,
+            };
+            assert!(matches!(reader.read::<String>().await, Err(WireError::BadMac)));
+        });
+    }
+
+    async fn shake(leaders: Key, joiners: Key) -> (Result<(), String>, Result<(), String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let leader = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            accept(stream, &leaders).await.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let joiner = async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            join(stream, &joiners).await.map(|_| ()).map_err(|error| error.to_string())
+        };
+        let local = tokio::task::LocalSet::new();
+        local.run_until(async { tokio::join!(leader, joiner) }).await
+    }
+
+    #[test]
+    fn a_wrong_key_is_told_apart_from_a_broken_line() {
+        block_on(async {
+            let key = Key::random().unwrap();
+            assert_eq!(shake(key.clone(), key.clone()).await, (Ok(()), Ok(())));
+            let (leader, joiner) = shake(key, Key::random().unwrap()).await;
+            assert_eq!(joiner, Err("it has another key".to_owned()));
+            assert!(leader.is_err());
+        });
+    }
+}

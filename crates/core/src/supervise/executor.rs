@@ -1,0 +1,283 @@
+//! The members of this agent: started, watched, stopped, reaped.
+//!
+//! Knows nothing of the job: it is told what to do and tells what happened.
+
+use super::output::{Output, Source, Stream, Tail, open_log};
+use super::sys;
+use super::tree;
+use crate::outcome::End;
+use crate::ports::{self, HeldPort};
+use crate::rendezvous::message::Ended;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+
+/// How often the kernel is asked whether a member listens.
+const LISTEN_CHECK: Duration = Duration::from_millis(50);
+/// A member's last words may take this long to come through its pipe.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+/// The most that is read of `RALLYPOINT_ERROR_FILE`.
+const MAX_REASON: u64 = 2000;
+
+/// Everything needed to start one member.
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) rank: u32,
+    pub(super) role: String,
+    pub(super) index: u32,
+    pub(super) host: String,
+    pub(super) command: Vec<OsString>,
+    /// On top of what this process has.
+    pub(super) variables: Vec<(String, String)>,
+    pub(super) error_file: PathBuf,
+    pub(super) log_folder: Option<PathBuf>,
+    pub(super) port: Option<HeldPort>,
+}
+
+/// Something that happened to a member.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Happened {
+    Started { rank: u32, pid: u32 },
+    Listening { rank: u32 },
+    Ended { rank: u32, ended: Ended },
+}
+
+#[derive(Debug)]
+struct Running {
+    pid: u32,
+    since: Instant,
+    tail: Rc<RefCell<Tail>>,
+    /// Streams that are still open.
+    open: Rc<Cell<u32>>,
+    listens: bool,
+    /// Set when the process has ended and its last words are awaited.
+    gone: Option<(sys::Reaped, Instant)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Executor {
+    launches: HashMap<u32, Launch>,
+    logs: HashMap<u32, (Arc<File>, Arc<File>)>,
+    running: HashMap<u32, Running>,
+    output: Output,
+    /// Told when a stream ends.
+    pub(super) wake: Rc<Notify>,
+    next_listen_check: Option<Instant>,
+    kill_at: Option<Instant>,
+}
+
+impl Executor {
+    /// Becomes the one that orphans of members are given to.
+    pub(super) fn new(launches: Vec<Launch>, output: Output) -> std::io::Result<Executor> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let mut logs = HashMap::new();
+        for launch in &launches {
+            if let Some(folder) = &launch.log_folder {
+                let name = format!("{}-{}", launch.role, launch.index);
+                let files =
+                    (open_log(folder, &name, Stream::Stdout)?, open_log(folder, &name, Stream::Stderr)?);
+                logs.insert(launch.rank, files);
+            }
+        }
+        Ok(Executor {
+            launches: launches.into_iter().map(|launch| (launch.rank, launch)).collect(),
+            logs,
+            running: HashMap::new(),
+            output,
+            wake: Rc::new(Notify::new()),
+            next_listen_check: None,
+            kill_at: None,
+        })
+    }
+
+    /// Starts a member; a program that cannot be started has ended.
+    pub(super) fn start(&mut self, rank: u32) -> Option<Happened> {
+        let launch = self.launches.get_mut(&rank)?;
+        let opened = launch.port.as_mut().map_or(Ok(()), HeldPort::open);
+        match opened.and_then(|()| spawn(launch)) {
+            Err(error) => {
+                let why = format!("{}: {error}", launch.command[0].to_string_lossy());
+                let ended = Ended {
+                    end: End::NotStarted(why),
+                    seconds: 0.0,
+                    peak_kib: 0,
+                    tail: Vec::new(),
+                    reason: None,
+                };
+                Some(Happened::Ended { rank, ended })
+            }
+            Ok((pid, stdout, stderr)) => {
+                let prefix = self.output.prefix(&launch.role, launch.index, rank, &launch.host);
+                let tail = Rc::new(RefCell::new(Tail::default()));
+                let open = Rc::new(Cell::new(0));
+                let logs = self.logs.get(&rank);
+                for (stream, receiver) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
+                    let source = Source {
+                        stream,
+                        receiver,
+                        prefix: prefix.clone(),
+                        file: logs.map(
+                            |(out, err)| if stream == Stream::Stdout { out.clone() } else { err.clone() },
+                        ),
+                        tail: (stream == Stream::Stderr).then(|| tail.clone()),
+                    };
+                    self.output.pump(source, self.wake.clone(), open.clone());
+                }
+                let has_port = launch.port.is_some();
+                let running =
+                    Running { pid, since: Instant::now(), tail, open, listens: !has_port, gone: None };
+                self.running.insert(rank, running);
+                if has_port {
+                    self.next_listen_check.get_or_insert(Instant::now() + LISTEN_CHECK);
+                }
+                Some(Happened::Started { rank, pid })
+            }
+        }
+    }
+
+    /// Asks every member's whole group to end; after the grace they are ended.
+    pub(super) fn stop(&mut self, grace: Duration) {
+        let at = Instant::now() + grace;
+        self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
+        self.signal(libc::SIGTERM);
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Ends every process below this one, now.
+    pub(super) fn kill(&mut self) {
+        self.kill_at = None;
+        self.signal(libc::SIGKILL);
+        let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
+        for pid in tree::descendants(me) {
+            sys::kill(pid, libc::SIGKILL, false);
+        }
+    }
+
+    /// Sends a signal to every member's group.
+    pub(super) fn signal(&mut self, signal: i32) {
+        for running in self.running.values().filter(|running| running.gone.is_none()) {
+            sys::kill(running.pid, signal, true);
+        }
+    }
+
+    /// When [`Executor::poll`] wants to be called, whatever else happens.
+    pub(super) fn next_poll(&self) -> Option<Instant> {
+        let last_words =
+            self.running.values().filter_map(|running| running.gone.map(|(_, until)| until)).min();
+        [self.next_listen_check, self.kill_at, last_words].into_iter().flatten().min()
+    }
+
+    /// Reaps, looks who listens, and ends whose grace is over.
+    pub(super) fn poll(&mut self) -> Vec<Happened> {
+        let now = Instant::now();
+        let mut happened = Vec::new();
+        while let Some(reaped) = sys::reap() {
+            // Orphans that were adopted end here too; nobody asks for them.
+            if let Some((_, running)) = self.running.iter_mut().find(|(_, running)| running.pid == reaped.pid)
+            {
+                running.gone = Some((reaped, now + LAST_WORDS));
+            }
+        }
+        if self.next_listen_check.is_some_and(|at| at <= now) {
+            happened.extend(self.look_who_listens(now));
+        }
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill();
+        }
+        let finished: Vec<u32> = self
+            .running
+            .iter()
+            .filter(|(_, running)| {
+                running.gone.is_some_and(|(_, until)| until <= now || running.open.get() == 0)
+            })
+            .map(|(rank, _)| *rank)
+            .collect();
+        for rank in finished {
+            happened.extend(self.finish(rank));
+        }
+        happened
+    }
+
+    /// A member's process is gone: what it left in its group is asked to go too.
+    fn finish(&mut self, rank: u32) -> Option<Happened> {
+        let running = self.running.remove(&rank)?;
+        let (reaped, _) = running.gone?;
+        sys::kill(running.pid, libc::SIGTERM, true);
+        let launch = self.launches.get_mut(&rank)?;
+        if let Some(port) = &mut launch.port {
+            port.close();
+        }
+        let end = match reaped.exit_code() {
+            Ok(code) => End::Exited(code),
+            Err(signal) => End::Killed(signal),
+        };
+        let ended = Ended {
+            reason: if end.is_success() { None } else { reason(&launch.error_file) },
+            tail: if end.is_success() { Vec::new() } else { running.tail.borrow().lines() },
+            seconds: running.since.elapsed().as_secs_f64(),
+            peak_kib: reaped.peak_kib,
+            end,
+        };
+        Some(Happened::Ended { rank, ended })
+    }
+
+    fn look_who_listens(&mut self, now: Instant) -> Vec<Happened> {
+        let listening = ports::listening();
+        let mut happened = Vec::new();
+        let mut waiting = false;
+        for (&rank, running) in self.running.iter_mut().filter(|(_, running)| !running.listens) {
+            let port = self.launches.get(&rank).and_then(|launch| launch.port.as_ref());
+            if port.is_some_and(|port| listening.contains(&port.port())) {
+                running.listens = true;
+                happened.push(Happened::Listening { rank });
+            } else {
+                waiting = true;
+            }
+        }
+        self.next_listen_check = waiting.then(|| now + LISTEN_CHECK);
+        happened
+    }
+
+    /// Ends what members left behind, and lets the output be written.
+    pub(super) fn finish_all(self) -> usize {
+        let left = tree::end_all(Duration::from_millis(500));
+        self.output.finish();
+        left
+    }
+}
+
+fn spawn(launch: &Launch) -> std::io::Result<(u32, pipe::Receiver, pipe::Receiver)> {
+    let (stdout, child_stdout) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (stderr, child_stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    _ = std::fs::remove_file(&launch.error_file);
+    let mut command = Command::new(&launch.command[0]);
+    command
+        .args(&launch.command[1..])
+        .envs(launch.variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(child_stdout)
+        .stderr(child_stderr);
+    let pid = sys::spawn(&mut command)?;
+    // The child's ends are closed with the command; only members hold them now.
+    drop(command);
+    Ok((pid, pipe::Receiver::from_owned_fd(stdout)?, pipe::Receiver::from_owned_fd(stderr)?))
+}
+
+/// The first lines that the program left for us.
+fn reason(file: &std::path::Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(file).ok()?.take(MAX_REASON).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let text: String =
+        text.trim().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    (!text.is_empty()).then_some(text)
+}

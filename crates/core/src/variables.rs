@@ -104,7 +104,7 @@ variables! {
 
     TF_GRPC_REUSE_PORT = "TF_GRPC_REUSE_PORT", TensorFlow, Set, "With `--hand-over reuse-port`: TensorFlow may bind beside the holder of its port.";
     TF_NUM_INTRAOP_THREADS = "TF_NUM_INTRAOP_THREADS", TensorFlow, ReadAndSet, "Threads within an op: the slot's CPUs, unless set.";
-    TF_NUM_INTEROP_THREADS = "TF_NUM_INTEROP_THREADS", TensorFlow, ReadAndSet, "Ops at a time: the slot's CPUs, unless set.";
+    TF_NUM_INTEROP_THREADS = "TF_NUM_INTEROP_THREADS", TensorFlow, ReadAndSet, "Ops at a time: the slot's CPUs, but at least 2, unless set.";
 
     OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, ReadAndSet, "Threads of the numeric libraries: the slot's CPUs, unless set; HTCondor sets it so.";
     TMPDIR = "TMPDIR", Machine, Read, "Where the private folder of a run is made.";

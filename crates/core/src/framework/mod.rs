@@ -111,13 +111,15 @@ pub fn child_env(
         }
     }
     if let (Some(cpus), true) = (member.cpus, extras.threads) {
-        let tensorflow: &[&str] = match framework {
-            Framework::TensorFlow => &[var::TF_NUM_INTRAOP_THREADS, var::TF_NUM_INTEROP_THREADS],
-            _ => &[],
-        };
-        for name in [var::OMP_NUM_THREADS].iter().chain(tensorflow) {
+        let mut threads = vec![(var::OMP_NUM_THREADS, cpus)];
+        if framework == Framework::TensorFlow {
+            threads.push((var::TF_NUM_INTRAOP_THREADS, cpus));
+            // With one, TensorFlow 2's coordinator waits for ever: its own op fills the only thread.
+            threads.push((var::TF_NUM_INTEROP_THREADS, cpus.max(2)));
+        }
+        for (name, count) in threads {
             if environ.get(name).is_none() {
-                set(name, cpus.to_string());
+                set(name, count.to_string());
             }
         }
     }

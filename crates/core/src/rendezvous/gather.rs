@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::roster::Endpoint;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
-/// Connections that have not proved themselves yet; more are closed at once.
+/// Connections that may be about to prove themselves.
 const MOST_UNPROVED: usize = 128;
 /// Connections that the kernel may keep waiting: a whole job may knock at the same moment.
 const BACKLOG: i32 = 4096;
@@ -70,6 +71,8 @@ pub struct Leader {
     introduction: Introduction,
     seats: Vec<Option<Seat>>,
     lost: Option<(u32, Instant)>,
+    /// The leader's own rank.
+    own: u32,
     started: Instant,
 }
 
@@ -137,7 +140,8 @@ impl Leader {
             incoming,
             seats: (0..introduction.world).map(|_| None).collect(),
             introduction: introduction.clone(),
-            lost: None,
+            lost: introduction.lost_leader.map(|rank| (rank, Instant::now())),
+            own: 0,
             started: Instant::now(),
         };
         Ok(Some((contact, leader)))
@@ -151,6 +155,7 @@ impl Leader {
     ) -> Result<Gathered, RendezvousError> {
         let own = self.introduction.offer.clone();
         let rank = self.seat(plan, own, None).map_err(|why| RendezvousError::Refused { why })?;
+        self.own = rank;
         let mut next_word = Instant::now();
         loop {
             let missing: Vec<u32> = self.missing();
@@ -241,7 +246,7 @@ impl Leader {
         match incoming {
             Incoming::Offer { offer, remote } => match self.seat(plan, *offer, Some(remote.clone())) {
                 Ok(rank) => {
-                    remote.send(ToMember::Welcome { rank });
+                    remote.send(ToMember::Welcome { rank, leader: self.own });
                     say(Progress::Came { rank });
                     true
                 }
@@ -392,27 +397,36 @@ fn listen_on(port: u16) -> std::io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Serves everyone who connects. Of too many that have not proved themselves the oldest has to go: a
+/// member proves itself in a moment, a stranger never.
 async fn accept_all(listener: TcpListener, key: Key, sender: mpsc::Sender<Incoming>) {
-    let unproved = Rc::new(Cell::new(0));
     let key = Rc::new(key);
+    let mut unproved: VecDeque<(Rc<Cell<bool>>, String, AbortHandle)> = VecDeque::new();
     for connection in 0.. {
         if sender.is_closed() {
             return;
         }
-        match listener.accept().await {
-            Ok((stream, peer)) if unproved.get() < MOST_UNPROVED => {
-                unproved.set(unproved.get() + 1);
-                let serve = serve(connection, stream, peer, key.clone(), sender.clone(), unproved.clone());
-                tokio::task::spawn_local(serve);
-            }
-            Ok((stream, peer)) => {
-                drop(stream);
-                let why = format!("{MOST_UNPROVED} connections have not proved themselves yet; closed");
-                _ = sender.try_send(Incoming::Stranger { peer: peer.to_string(), why });
-            }
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             // Out of descriptors, most likely: give the others time to end.
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        unproved.retain(|(proved, _, task)| !proved.get() && !task.is_finished());
+        if unproved.len() >= MOST_UNPROVED
+            && let Some((_, peer, task)) = unproved.pop_front()
+        {
+            task.abort();
+            let why =
+                format!("{MOST_UNPROVED} connections have not proved themselves yet; the oldest is closed");
+            _ = sender.try_send(Incoming::Stranger { peer, why });
         }
+        let proved = Rc::new(Cell::new(false));
+        let serve = serve(connection, stream, peer, key.clone(), sender.clone(), proved.clone());
+        let task = tokio::task::spawn_local(serve);
+        unproved.push_back((proved, peer.to_string(), task.abort_handle()));
     }
 }
 
@@ -423,7 +437,7 @@ async fn serve(
     peer: SocketAddr,
     key: Rc<Key>,
     sender: mpsc::Sender<Incoming>,
-    unproved: Rc<Cell<usize>>,
+    is_proved: Rc<Cell<bool>>,
 ) {
     let peer = peer.to_string();
     let proved = async {
@@ -437,7 +451,7 @@ async fn serve(
         }
     }
     .await;
-    unproved.set(unproved.get() - 1);
+    is_proved.set(true);
     let (mut reader, mut writer, offer) = match proved {
         Ok(proved) => proved,
         Err(error) => {

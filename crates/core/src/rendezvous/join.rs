@@ -13,6 +13,8 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Link {
     pub rank: u32,
+    /// The leader's own rank.
+    pub leader: u32,
     incoming: mpsc::Receiver<Result<ToMember, WireError>>,
     outgoing: mpsc::Sender<ToLeader>,
 }
@@ -41,13 +43,15 @@ impl Link {
             .await
             .map_err(|_| WireError::Silent)??;
         match answer {
-            ToMember::Welcome { rank } if rank < introduction.world => Ok(Link::new(rank, reader, writer)),
+            ToMember::Welcome { rank, leader } if rank.max(leader) < introduction.world => {
+                Ok(Link::new(rank, leader, reader, writer))
+            }
             ToMember::Refused { why } => Err(RendezvousError::Refused { why }),
             other => Err(WireError::Nonsense(format!("{other:?} is no answer to an offer")).into()),
         }
     }
 
-    fn new(rank: u32, mut reader: Reader, mut writer: Writer) -> Link {
+    fn new(rank: u32, leader: u32, mut reader: Reader, mut writer: Writer) -> Link {
         let (to_us, incoming) = mpsc::channel(64);
         let (outgoing, mut from_us) = mpsc::channel::<ToLeader>(64);
         tokio::task::spawn_local(async move {
@@ -75,7 +79,7 @@ impl Link {
                 }
             }
         });
-        Link { rank, incoming, outgoing }
+        Link { rank, leader, incoming, outgoing }
     }
 
     /// The leader's next word; an error means that it is lost.

@@ -30,9 +30,10 @@ pub enum ToLeader {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToMember {
-    /// The offer is taken; this is your rank.
+    /// The offer is taken; this is your rank, and that is the leader's.
     Welcome {
         rank: u32,
+        leader: u32,
     },
     Refused {
         why: String,

@@ -25,6 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thiserror::Error;
+use wire::WireError;
 
 #[derive(Debug, Error)]
 pub enum RendezvousError {
@@ -111,6 +112,8 @@ pub struct Introduction {
     pub timeout: Duration,
     /// How long a member that was lost may take to come back.
     pub rejoin: Duration,
+    /// The rank of a leader that was lost while we waited with it.
+    pub lost_leader: Option<u32>,
 }
 
 /// The part that this agent plays.
@@ -149,6 +152,11 @@ pub async fn meet(
                 Ok(link) => return Ok(Part::Member(link)),
                 Err(refused @ (RendezvousError::Refused { .. } | RendezvousError::NoKey { .. })) => {
                     return Err(refused);
+                }
+                // Somebody is there, and busy with strangers perhaps: that is no reason to take its place.
+                Err(error @ RendezvousError::Wire(WireError::Closed | WireError::Silent)) => {
+                    last_reason = error.to_string();
+                    gone = None;
                 }
                 Err(error) => {
                     last_reason = error.to_string();
@@ -223,7 +231,8 @@ pub fn own_addresses() -> Vec<IpAddr> {
 
 /// Where to connect to a leader: through loopback if it is on this machine.
 fn socket_addresses(contact: &Contact, machine: &str) -> Vec<SocketAddr> {
-    let here = contact.machine == machine;
+    // A given address is used as it is.
+    let here = contact.machine == machine || contact.machine.is_empty();
     let mut addresses: Vec<IpAddr> =
         contact.addresses.iter().copied().filter(|address| here || !address.is_loopback()).collect();
     addresses.sort_by_key(|address| here && !address.is_loopback());

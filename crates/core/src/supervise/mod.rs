@@ -3,15 +3,21 @@
 //! | file | subject |
 //! |---|---|
 //! | `guard` | why nothing survives, even SIGKILL of the agent |
-//! | `agent` | the event loop: all members here, or one of many |
+//! | `agent` | what a run is; all members here, or one of many |
+//! | `conductor` | the event loop that decides, for all members here or as the leader |
+//! | `follower` | the event loop of one member that follows the leader |
+//! | `launch` | from a roster to launches |
 //! | `executor` | this agent's own members: start, stop, reap |
 //! | `output` | what they write |
 //! | `signals` | what comes in, as events |
 //! | `tree`, `sys` | process trees; the system calls that have no safe form |
 
 mod agent;
+mod conductor;
 mod executor;
+mod follower;
 pub mod guard;
+mod launch;
 mod output;
 mod signals;
 mod sys;

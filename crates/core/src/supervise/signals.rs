@@ -84,3 +84,11 @@ impl Signals {
         }
     }
 }
+
+/// Waits until a moment, or for ever.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

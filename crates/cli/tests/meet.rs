@@ -1,0 +1,365 @@
+//! `rallypoint run --meet`: members that find each other, whoever comes first, whatever happens.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod job;
+
+use job::{Job, Ran, Running, Scratch, wait_until};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const SERVE_OR_WORK: &str = "echo $RALLYPOINT_RANK; [ $RALLYPOINT_ROLE = ps ] && exec sleep 100; sleep 0.3";
+
+/// One of three members: a ps and two workers.
+fn member(folder: &str, args: &[&str], script: &str) -> Running {
+    let common = ["--ps", "1", "--workers", "2", "--meet", folder, "--grace", "2s", "--prefix", ""];
+    Job::here(&[&common, args].concat()).script(script).start()
+}
+
+fn meeting_file(folder: &str) -> Option<serde_json::Value> {
+    let file = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .find(|entry| entry.path().extension().is_some_and(|e| e == "meet"))?;
+    serde_json::from_str(&std::fs::read_to_string(file.path()).ok()?).ok()
+}
+
+/// Waits until somebody leads, and tells where it listens.
+fn leader_port(folder: &str) -> u16 {
+    job::wait_for("a leader", || meeting_file(folder)?["port"].as_u64()).try_into().unwrap()
+}
+
+/// All three, rank 0 as the leader.
+fn three(folder: &str, args: &[&str], script: &str) -> Vec<Running> {
+    let start = |rank: &str| member(folder, &[&["--rank", rank], args].concat(), script);
+    let leader = start("0");
+    leader.wait_for_output("1 of 3");
+    vec![leader, start("1"), start("2")]
+}
+
+fn entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn three_find_each_other_whoever_comes_first() {
+    let scratch = Scratch::new("three");
+    for ranks in [["0", "1", "2"], ["2", "0", "1"]] {
+        let folder = scratch.path(ranks[0]);
+        let members: Vec<Running> = ranks
+            .iter()
+            .map(|rank| {
+                let member = member(&folder, &["--rank", rank], SERVE_OR_WORK);
+                std::thread::sleep(Duration::from_millis(150));
+                member
+            })
+            .collect();
+        for (rank, member) in ranks.iter().zip(members) {
+            let run = member.wait();
+            assert_eq!((run.code, run.stdout.trim()), (0, *rank), "{}", run.stderr);
+        }
+        assert_eq!(entries(&folder), 0, "nothing is left");
+    }
+}
+
+#[test]
+fn without_ranks_each_takes_the_next_free_one() {
+    let scratch = Scratch::new("free");
+    let folder = scratch.path("meet");
+    let members: Vec<Running> = (0..3).map(|_| member(&folder, &[], SERVE_OR_WORK)).collect();
+    let mut ranks: Vec<String> = members
+        .into_iter()
+        .map(|member| {
+            let run = member.wait();
+            assert_eq!(run.code, 0, "{}", run.stderr);
+            run.stdout.trim().to_owned()
+        })
+        .collect();
+    ranks.sort();
+    assert_eq!(ranks, ["0", "1", "2"]);
+}
+
+#[test]
+fn the_wait_has_a_limit_and_names_the_missing() {
+    let scratch = Scratch::new("missing");
+    let folder = scratch.path("meet");
+    let first = member(&folder, &["--rank", "1", "--meet-timeout", "2s"], SERVE_OR_WORK);
+    leader_port(&folder);
+    let second = member(&folder, &["--rank", "0", "--meet-timeout", "2s"], SERVE_OR_WORK);
+    for run in [first.wait(), second.wait()] {
+        assert_eq!(run.code, 64, "{}", run.stderr);
+        assert!(run.stderr.contains("missing: worker 1 (rank 2)"), "{}", run.stderr);
+        assert!(run.seconds < 6.0);
+    }
+    assert_eq!(entries(&folder), 0);
+}
+
+#[test]
+fn the_first_failure_is_known_to_all() {
+    let scratch = Scratch::new("failure");
+    let folder = scratch.path("meet");
+    let script = "[ $RALLYPOINT_RANK = 2 ] || exec sleep 100; echo why >&2; exit 5";
+    let members: Vec<Running> =
+        (0..3).map(|rank| member(&folder, &["--rank", &rank.to_string()], script)).collect();
+    for member in members {
+        let run = member.wait();
+        assert_eq!(run.code, 5, "{}", run.stderr);
+        assert!(run.stderr.contains("first failure: worker 1 on "), "{}", run.stderr);
+        assert!(run.stderr.contains("| why"), "{}", run.stderr);
+    }
+}
+
+/// Who is killed, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    BetweenOfferAndRoster,
+    InTheMiddle,
+    DuringTheStop,
+}
+
+/// Runs a leader (rank 0) and two followers, kills one agent at a stage, and gives how the others ended.
+fn kill_at(stage: Stage, victim: usize) -> (Vec<Ran>, f64) {
+    let scratch = Scratch::new(&format!("kill-{stage:?}-{victim}"));
+    let folder = scratch.path("meet");
+    let mark = scratch.mark();
+    // The mark makes the members' processes findable; they heed SIGTERM only slowly during a stop.
+    let script = match stage {
+        Stage::DuringTheStop => format!(
+            "trap 'sleep 1; exit 0' TERM; : {mark}; [ $RALLYPOINT_RANK = 1 ] && {{ sleep 0.5; exit 4; }}; while :; do sleep 0.1; done"
+        ),
+        _ => format!(": {mark}; while :; do sleep 0.1; done"),
+    };
+    let count = if stage == Stage::BetweenOfferAndRoster { 2 } else { 3 };
+    let mut members = Vec::new();
+    for rank in 0..count {
+        members.push(member(&folder, &["--rank", &rank.to_string()], &script));
+        leader_port(&folder);
+    }
+    match stage {
+        Stage::BetweenOfferAndRoster => members[0].wait_for_output("2 of 3"),
+        Stage::InTheMiddle => wait_until("the members", || job::leftovers(&mark).len() >= 3),
+        Stage::DuringTheStop => members[0].wait_for_output("has failed"),
+    }
+    let agents: Vec<u32> = members.iter().map(Running::agent).collect();
+    let killed = Instant::now();
+    job::kill(agents[victim], "KILL");
+    let mut ran: Vec<Ran> = members.into_iter().map(Running::wait).collect();
+    let seconds = killed.elapsed().as_secs_f64();
+    assert_eq!(ran.remove(victim).code, 69);
+    wait_until("everything to end", || job::leftovers(&mark).is_empty());
+    assert!(agents.iter().all(|&agent| !job::exists(agent)));
+    (ran, seconds)
+}
+
+/// Grace plus five seconds.
+const LIMIT: f64 = 7.0;
+
+#[test]
+fn killing_a_follower_ends_the_others_in_time() {
+    let (ran, seconds) = kill_at(Stage::BetweenOfferAndRoster, 1);
+    assert!(seconds < LIMIT, "{seconds}");
+    assert_eq!(ran[0].code, 64, "{}", ran[0].stderr);
+    assert!(ran[0].stderr.contains("worker 0 was lost before all had come"), "{}", ran[0].stderr);
+    let (ran, seconds) = kill_at(Stage::InTheMiddle, 1);
+    assert!(seconds < LIMIT, "{seconds}");
+    for run in &ran {
+        assert_eq!(run.code, 66, "{}", run.stderr);
+        assert!(
+            run.stderr.contains("first failure: worker 0 on ") && run.stderr.contains("its agent is gone"),
+            "{}",
+            run.stderr
+        );
+    }
+    let (ran, seconds) = kill_at(Stage::DuringTheStop, 2);
+    assert!(seconds < LIMIT, "{seconds}");
+    for run in &ran {
+        assert_eq!(run.code, 4, "the first failure stays the cause: {}", run.stderr);
+    }
+}
+
+#[test]
+fn killing_the_leader_ends_the_others_in_time() {
+    for stage in [Stage::InTheMiddle, Stage::DuringTheStop] {
+        let (ran, seconds) = kill_at(stage, 0);
+        assert!(seconds < LIMIT, "{stage:?}: {seconds}");
+        for run in &ran {
+            assert_eq!(run.code, 65, "{stage:?}: {}", run.stderr);
+            assert!(run.stderr.contains("the leader is lost"), "{}", run.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_leader_that_dies_before_the_roster_is_replaced() {
+    let scratch = Scratch::new("replaced");
+    let folder = scratch.path("meet");
+    let first = member(&folder, &["--rank", "0"], SERVE_OR_WORK);
+    let port = leader_port(&folder);
+    let waiting = member(&folder, &["--rank", "1"], SERVE_OR_WORK);
+    first.wait_for_output("2 of 3");
+    job::kill(first.agent(), "KILL");
+    assert_eq!(first.wait().code, 69);
+    // The one that waited takes over; the lost rank and the missing one come.
+    wait_until("another leader", || meeting_file(&folder).is_some_and(|file| file["port"] != port));
+    let rest =
+        [member(&folder, &["--rank", "0"], SERVE_OR_WORK), member(&folder, &["--rank", "2"], SERVE_OR_WORK)];
+    for run in rest.into_iter().chain([waiting]).map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn leftovers_are_stepped_over_and_other_jobs_refused() {
+    let scratch = Scratch::new("leftovers");
+    let folder = scratch.path("meet");
+    // A leader that was killed with its guard leaves its file.
+    let dead = member(&folder, &["--rank", "0"], SERVE_OR_WORK);
+    leader_port(&folder);
+    let agent = dead.agent();
+    job::kill(dead.pid(), "STOP");
+    job::kill(agent, "KILL");
+    job::kill(dead.pid(), "KILL");
+    drop(dead.wait());
+    assert_eq!(entries(&folder), 1);
+    let members = three(&folder, &[], SERVE_OR_WORK);
+    // A fourth finds the job running.
+    members[0].wait_for_output("3 members on 1 host");
+    let fourth = member(&folder, &["--rank", "0"], SERVE_OR_WORK).wait();
+    assert_eq!(fourth.code, 64, "{}", fourth.stderr);
+    assert!(fourth.stderr.contains("the job is running already"), "{}", fourth.stderr);
+    for run in members.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn who_does_not_fit_is_refused_with_the_reason() {
+    let scratch = Scratch::new("misfit");
+    let folder = scratch.path("meet");
+    let leader = member(&folder, &["--rank", "0", "--meet-timeout", "20s"], SERVE_OR_WORK);
+    leader_port(&folder);
+    let same_rank = member(&folder, &["--rank", "0"], SERVE_OR_WORK).wait();
+    assert!(
+        same_rank.code == 64 && same_rank.stderr.contains("rank 0 (ps 0) is taken by pid"),
+        "{}",
+        same_rank.stderr
+    );
+    let other_roles = Job::here(&["--workers", "3", "--meet", &folder]).script("true").start().wait();
+    assert!(
+        other_roles.code == 64
+            && other_roles.stderr.contains("it was asked for worker*3, the leader for ps*1,worker*2"),
+        "{}",
+        other_roles.stderr
+    );
+    let rest = [member(&folder, &[], SERVE_OR_WORK), member(&folder, &[], SERVE_OR_WORK)];
+    for run in rest.into_iter().chain([leader]).map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn strangers_are_named_and_hurt_nobody() {
+    let scratch = Scratch::new("strangers");
+    let folder = scratch.path("meet");
+    let leader = member(&folder, &["--rank", "0"], SERVE_OR_WORK);
+    let port = leader_port(&folder);
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let send = |bytes: &[u8]| {
+        let mut stream = connect();
+        _ = stream.write_all(bytes);
+        stream
+    };
+    let silent = connect();
+    let mut kept = vec![
+        send(b"GET / HTTP/1.1\r\n\r\n"),
+        send(&[0xff; 1 << 16]),
+        // The right greeting, then nothing, then a wrong proof.
+        send(&[b"RALLYPT1".as_slice(), &[7; 32]].concat()),
+        send(&[b"RALLYPT1".as_slice(), &[7; 32], &[9; 32]].concat()),
+        send(&[b"RALLYPT1".as_slice(), &[7; 16]].concat()),
+    ];
+    // A greeting is answered with a proof, and a wrong proof with a no.
+    let mut answer = [0; 65];
+    kept[3].set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    kept[3].read_exact(&mut answer).unwrap();
+    assert_eq!(answer[64], 0);
+    kept.extend((0..1000).map(|_| connect()));
+    let workers = [member(&folder, &[], SERVE_OR_WORK), member(&folder, &[], SERVE_OR_WORK)];
+    for run in workers.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let run = leader.wait();
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for words in [
+        "a stranger at ",
+        "it did not say what a rallypoint says",
+        "it has another key",
+        "have not proved themselves yet",
+    ] {
+        assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+    }
+    drop((silent, kept));
+}
+
+#[test]
+fn at_an_address_with_a_key_from_a_file() {
+    let scratch = Scratch::new("address");
+    let key = scratch.path("key");
+    std::fs::write(&key, "a secret of more than 16 bytes\n").unwrap();
+    let set_mode = |mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let start = |key: Option<&str>| {
+        let job = Job::here(&["--ps", "1", "--workers", "2", "--meet", &address, "--prefix", ""]);
+        let job = match key {
+            Some(key) => job.variable("RALLYPOINT_KEY_FILE", key),
+            None => job,
+        };
+        job.script(SERVE_OR_WORK).start()
+    };
+    let none = start(None).wait();
+    assert!(none.code == 2 && none.stderr.contains("RALLYPOINT_KEY_FILE"), "{}", none.stderr);
+    set_mode(0o644);
+    let open = start(Some(&key)).wait();
+    assert!(open.code == 2 && open.stderr.contains("others may read it"), "{}", open.stderr);
+    set_mode(0o600);
+    let members: Vec<Running> = (0..3).map(|_| start(Some(&key))).collect();
+    for run in members.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_signal_to_one_stops_all() {
+    let scratch = Scratch::new("signal");
+    let folder = scratch.path("meet");
+    let members = three(&folder, &[], "exec sleep 100");
+    members[0].wait_for_output("3 members on 1 host");
+    members[2].wait_for_output("this is worker 1");
+    members[2].signal("TERM");
+    for run in members.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 67, "{}", run.stderr);
+        assert!(run.seconds < 10.0);
+    }
+}
+
+#[test]
+fn a_member_on_another_agent_may_come_back_too() {
+    let scratch = Scratch::new("restart");
+    let folder = scratch.path("meet");
+    let file = scratch.path("failed");
+    let script = format!(
+        "[ $RALLYPOINT_ROLE = ps ] && exec sleep 100; [ $RALLYPOINT_RANK = 2 ] || exit 0; {} fails-once {file}",
+        job::habit()
+    );
+    let members: Vec<Running> = (0..3)
+        .map(|rank| member(&folder, &["--rank", &rank.to_string(), "--restart", "worker=1"], &script))
+        .collect();
+    for run in members.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+}

@@ -1,0 +1,360 @@
+//! The conductor: does what the job decides, here and, as the leader, elsewhere.
+
+use super::agent::{ClosingRow, Notice, RunError, RunSpec, Talk, io};
+use super::executor::{Executor, Happened};
+use super::launch::prepare;
+use super::signals::{Sensed, Signals, until};
+use crate::environ::Environ;
+use crate::events::{EventLog, JobEvent, RosterEntry};
+use crate::job::{Action, Event, Job};
+use crate::outcome::{MemberOutcome, Verdict, name};
+use crate::plan::Plan;
+use crate::ports::HeldPort;
+use crate::rendezvous::message::{ToLeader, ToMember};
+use crate::rendezvous::{Incoming, Leader, Remote};
+use crate::roster::Roster;
+use crate::signal;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Beyond the grace, a member on another host may take this long to say that it has ended.
+const LAST_REPORT: Duration = Duration::from_secs(5);
+/// How long the others may take to hang up after the goodbye.
+const HANG_UP: Duration = Duration::from_secs(2);
+
+/// The members that other agents run.
+pub(super) struct Others {
+    pub(super) leader: Leader,
+    pub(super) remotes: HashMap<u32, Remote>,
+    /// When those who have not reported their end are taken for lost.
+    pub(super) give_up: Option<Instant>,
+}
+
+/// Does what the job decides, here and elsewhere.
+pub(super) struct Conductor<'a> {
+    pub(super) roster: Roster,
+    job: Job,
+    executor: Executor,
+    pub(super) others: Option<Others>,
+    events: EventLog,
+    grace: Duration,
+    own: Vec<u32>,
+    over: bool,
+    talk: Talk<'a>,
+}
+
+impl<'a> Conductor<'a> {
+    pub(super) fn new(
+        roster: Roster,
+        job: Job,
+        held: HashMap<u32, HeldPort>,
+        spec: &RunSpec,
+        environ: &Environ,
+        talk: Talk<'a>,
+    ) -> Result<Conductor<'a>, RunError> {
+        let mut own: Vec<u32> = held.keys().copied().collect();
+        own.sort_unstable();
+        let executor = prepare(&roster, held, spec, environ, talk)?;
+        let events = EventLog::create(spec.events.as_deref()).map_err(io("--events"))?;
+        Ok(Conductor {
+            roster,
+            job,
+            executor,
+            others: None,
+            events,
+            grace: spec.grace,
+            own,
+            over: false,
+            talk,
+        })
+    }
+
+    pub(super) fn event(&mut self, event: &JobEvent<'_>) {
+        self.events.write(self.roster.plan.attempt, event);
+    }
+
+    pub(super) fn start(&mut self) {
+        let plan = &self.roster.plan;
+        let members = plan
+            .members
+            .iter()
+            .map(|member| RosterEntry {
+                rank: member.rank,
+                role: member.role.as_str(),
+                index: member.index,
+                host: plan.host(member).unwrap_or("?"),
+                address: self.roster.endpoint(member).to_string(),
+            })
+            .collect();
+        self.events.write(plan.attempt, &JobEvent::Roster { members });
+        let hosts = plan.hosts.len();
+        let line = format!("{} members on {hosts} host{}", plan.world(), if hosts == 1 { "" } else { "s" });
+        (self.talk)(Notice::Start(line));
+        for rank in self.own.clone() {
+            if self.over {
+                break;
+            }
+            let happened = self.executor.start(rank);
+            self.happened(happened.into_iter().collect());
+        }
+    }
+
+    /// Until nobody is left; the exit code.
+    pub(super) async fn run(mut self, signals: &mut Signals) -> u8 {
+        while !self.over {
+            let wake = self.executor.wake.clone();
+            let give_up = self.others.as_ref().and_then(|others| others.give_up);
+            let next = [self.executor.next_poll(), give_up].into_iter().flatten().min();
+            tokio::select! {
+                sensed = signals.next() => {
+                    if let Sensed::Signal(number) = sensed {
+                        if signal::ends_the_job(number) {
+                            (self.talk)(Notice::Line(format!("{} came: stopping", signal::name(number))));
+                        }
+                        self.apply(Event::Signal(number));
+                    }
+                }
+                () = wake.notified() => {}
+                incoming = receive(&mut self.others) => self.incoming(incoming),
+                () = until(next) => {}
+            }
+            let happened = self.executor.poll();
+            self.happened(happened);
+            self.give_up_on_the_silent();
+        }
+        self.close().await
+    }
+
+    fn happened(&mut self, happened: Vec<Happened>) {
+        for happened in happened {
+            match happened {
+                Happened::Started { rank, pid } => self.started(rank, pid),
+                Happened::Listening { rank } => self.listening(rank),
+                Happened::Ended { rank, ended } => self.apply(Event::Ended { rank, ended }),
+            }
+        }
+    }
+
+    fn started(&mut self, rank: u32, pid: u32) {
+        let member = &self.roster.plan.members[rank as usize];
+        let host = self.roster.plan.host(member).unwrap_or("?");
+        let event = JobEvent::Started { rank, role: member.role.as_str(), index: member.index, host, pid };
+        self.events.write(self.roster.plan.attempt, &event);
+        self.apply(Event::Started { rank, pid });
+    }
+
+    fn listening(&mut self, rank: u32) {
+        let member = &self.roster.plan.members[rank as usize];
+        let event = JobEvent::Listening { rank, role: member.role.as_str(), index: member.index };
+        self.events.write(self.roster.plan.attempt, &event);
+    }
+
+    fn apply(&mut self, event: Event) {
+        let ended = match &event {
+            Event::Ended { rank, .. } | Event::Lost { rank, .. } => Some(*rank),
+            _ => None,
+        };
+        let actions = self.job.apply(event);
+        if let (Some(rank), false) =
+            (ended, actions.iter().any(|action| matches!(action, Action::Restart(_))))
+        {
+            self.log_end(rank);
+        }
+        for action in actions {
+            self.perform(action);
+        }
+    }
+
+    fn log_end(&mut self, rank: u32) {
+        let member = &self.roster.plan.members[rank as usize];
+        let (role, index) = (member.role.as_str(), member.index);
+        let outcome = &self.job.members()[rank as usize];
+        let Some(ended) = &outcome.ended else { return };
+        let (end, seconds, peak_kib) = (&ended.end, ended.seconds, ended.peak_kib);
+        let event = if end.is_success() {
+            JobEvent::Finished { rank, role, index, seconds, peak_kib }
+        } else if outcome.stopped {
+            JobEvent::Stopped { rank, role, index, end, seconds, peak_kib }
+        } else {
+            JobEvent::Failed { rank, role, index, end, code: end.code(), seconds, peak_kib }
+        };
+        self.events.write(self.roster.plan.attempt, &event);
+        if !end.is_success() && !outcome.stopped {
+            (self.talk)(Notice::Line(format!("{} has failed: {end}", name(member))));
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Restart(rank) => {
+                let member = &self.roster.plan.members[rank as usize];
+                let event = JobEvent::Restarted { rank, role: member.role.as_str(), index: member.index };
+                self.events.write(self.roster.plan.attempt, &event);
+                (self.talk)(Notice::Line(format!("{} failed and is started again", name(member))));
+                if self.own.contains(&rank) {
+                    let happened = self.executor.start(rank);
+                    self.happened(happened.into_iter().collect());
+                } else {
+                    self.say(rank, ToMember::Restart);
+                }
+            }
+            Action::StopAll => {
+                self.executor.stop(self.grace);
+                let grace_ms = self.grace.as_millis() as u64;
+                self.say_all(&ToMember::Stop { grace_ms });
+                if let Some(others) = &mut self.others {
+                    others.give_up = Some(Instant::now() + self.grace + LAST_REPORT);
+                }
+            }
+            Action::KillAll => {
+                self.executor.kill();
+                self.say_all(&ToMember::Kill);
+            }
+            Action::PassOn(number) => self.executor.signal(number),
+            Action::Over => self.over = true,
+        }
+    }
+
+    fn say(&self, rank: u32, message: ToMember) {
+        if let Some(remote) = self.others.as_ref().and_then(|others| others.remotes.get(&rank)) {
+            remote.send(message);
+        }
+    }
+
+    fn say_all(&self, message: &ToMember) {
+        for remote in self.others.iter().flat_map(|others| others.remotes.values()) {
+            remote.send(message.clone());
+        }
+    }
+
+    fn incoming(&mut self, incoming: Option<Incoming>) {
+        let Some(incoming) = incoming else { return };
+        let rank_of = |others: &Option<Others>, connection: u64| {
+            others.as_ref().and_then(|others| {
+                others
+                    .remotes
+                    .iter()
+                    .find(|(_, remote)| remote.connection == connection)
+                    .map(|(rank, _)| *rank)
+            })
+        };
+        match incoming {
+            Incoming::Offer { remote, .. } => {
+                let why = "the job is running already; hint: another job needs another --meet directory or --job name";
+                remote.send(ToMember::Refused { why: why.to_owned() });
+            }
+            Incoming::Stranger { peer, why } => {
+                (self.talk)(Notice::Line(format!("a stranger at {peer} was turned away: {why}")));
+            }
+            Incoming::Gone { connection, why } => {
+                if let Some(rank) = rank_of(&self.others, connection) {
+                    if let Some(others) = &mut self.others {
+                        others.remotes.remove(&rank);
+                    }
+                    self.apply(Event::Lost { rank, why: format!("its agent is gone: {why}") });
+                }
+            }
+            Incoming::Message { connection, message } => {
+                let Some(rank) = rank_of(&self.others, connection) else { return };
+                match message {
+                    ToLeader::Started { pid } => self.started(rank, pid),
+                    ToLeader::Listening => self.listening(rank),
+                    ToLeader::Ended(ended) => self.apply(Event::Ended { rank, ended }),
+                    ToLeader::Interrupted { signal } => {
+                        let member = name(&self.roster.plan.members[rank as usize]);
+                        (self.talk)(Notice::Line(format!(
+                            "{} came to {member}: stopping",
+                            signal::name(signal)
+                        )));
+                        self.apply(Event::Signal(signal));
+                    }
+                    ToLeader::Alive | ToLeader::Offer(_) => {}
+                }
+            }
+        }
+    }
+
+    fn give_up_on_the_silent(&mut self) {
+        let Some(others) = &mut self.others else { return };
+        if others.give_up.is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        others.give_up = None;
+        let silent: Vec<u32> = others.remotes.keys().copied().collect();
+        for rank in silent {
+            if self.job.members()[rank as usize].ended.is_none() {
+                let why = "its agent did not report its end in time".to_owned();
+                self.apply(Event::Lost { rank, why });
+            }
+        }
+    }
+
+    /// Ends what is left, tells everyone, and says how it went.
+    async fn close(self) -> u8 {
+        let Conductor { roster, job, executor, others, mut events, talk, .. } = self;
+        let verdict = job.verdict().cloned().unwrap_or(Verdict::Success);
+        let code = verdict.code();
+        let summary = verdict.lines(&roster.plan);
+        let left = executor.finish_all();
+        if left > 0 {
+            talk(Notice::Line(format!(
+                "{left} process{} left behind by members: ended",
+                if left == 1 { "" } else { "es" }
+            )));
+        }
+        events.write(roster.plan.attempt, &JobEvent::Over { code });
+        talk(Notice::Closing(closing_rows(&roster.plan, job.members())));
+        for line in &summary {
+            talk(Notice::Line(line.clone()));
+        }
+        if let Some(mut others) = others {
+            for remote in others.remotes.values() {
+                remote.send(ToMember::Goodbye { code, summary: summary.clone() });
+            }
+            let hang_up = async {
+                while !others.remotes.is_empty() {
+                    if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
+                        others.remotes.retain(|_, remote| remote.connection != connection);
+                    }
+                }
+            };
+            _ = tokio::time::timeout(HANG_UP, hang_up).await;
+        }
+        code
+    }
+}
+
+async fn receive(others: &mut Option<Others>) -> Option<Incoming> {
+    match others {
+        Some(others) => others.leader.receive().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn closing_rows(plan: &Plan, outcomes: &[MemberOutcome]) -> Vec<ClosingRow> {
+    plan.members
+        .iter()
+        .zip(outcomes)
+        .map(|(member, outcome)| {
+            let end = match &outcome.ended {
+                None => "not started".to_owned(),
+                Some(ended) if ended.end.is_success() => "finished".to_owned(),
+                Some(ended) if outcome.stopped => format!("stopped ({})", ended.end),
+                Some(ended) => format!("failed ({})", ended.end),
+            };
+            let restarts = match outcome.restarts {
+                0 => String::new(),
+                1 => ", restarted once".to_owned(),
+                n => format!(", restarted {n} times"),
+            };
+            ClosingRow {
+                member: name(member),
+                host: plan.host(member).unwrap_or("?").to_owned(),
+                pid: outcome.pid,
+                end: format!("{end}{restarts}"),
+                seconds: outcome.ended.as_ref().map(|ended| ended.seconds),
+                peak_kib: outcome.ended.as_ref().map(|ended| ended.peak_kib),
+            }
+        })
+        .collect()
+}

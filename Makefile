@@ -1,24 +1,36 @@
-# make demo   what rallypoint does, on this machine
+# make demo   trains a model with a parameter server and two workers, on this machine
 # make test   everything that must hold
 # Nothing is installed outside of this folder.
 
 export CARGO_TERM_COLOR ?= auto
 CARGO ?= cargo
+PYTHON ?= python3
 BIN := target/release/rallypoint
+VENV := build/venv
 # cargo-nextest where it is installed, else cargo's own runner
 TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run --no-fail-fast" || echo "test --no-fail-fast")
 
-.PHONY: demo test fmt lint unit reference bench build
+.PHONY: build demo sample test fmt lint unit tensorflow reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 	$(CARGO) build --release --locked
 	@touch $@
 
-demo: $(BIN)
+# CPU TensorFlow and pytest, in a private virtual environment
+$(VENV)/ready: examples/requirements.txt tests/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r examples/requirements.txt -r tests/requirements.txt
+	@touch $@
+
+demo: $(BIN) $(VENV)/ready
+	$(BIN) run --ps 1 --workers 2 -- $(VENV)/bin/python examples/digits/train.py
+
+# plan, env and check on a captured two-node allocation
+sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit
+test: fmt lint unit tensorflow
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -29,6 +41,10 @@ lint:
 unit:
 	$(CARGO) $(TEST) --workspace --locked
 
+# Real TensorFlow, started by the real command
+tensorflow: $(BIN) $(VENV)/ready
+	RALLYPOINT=$(abspath $(BIN)) $(VENV)/bin/python -m pytest -q tests
+
 # docs/reference, from the code
 reference:
 	UPDATE_REFERENCE=1 $(CARGO) test -q -p rallypoint-cli reference
@@ -36,3 +52,4 @@ reference:
 bench: $(BIN)
 	$(CARGO) bench -p rallypoint
 	sh benchmarks/command.sh $(BIN)
+	sh benchmarks/launch.sh $(BIN)

@@ -5,7 +5,8 @@
     clippy::exit,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test program"
+    clippy::zombie_processes,
+    reason = "a test program, and leaving processes behind is one of its habits"
 )]
 
 use std::io::{Read, Write};

@@ -18,7 +18,7 @@ impl Talk {
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {
-        if self.quiet {
+        if self.quiet && !matches!(notice, Notice::Failure(_)) {
             return;
         }
         match notice {
@@ -38,7 +38,7 @@ impl Talk {
                     times(waited)
                 ));
             }
-            Notice::Line(line) | Notice::Start(line) => self.line(&line),
+            Notice::Line(line) | Notice::Start(line) | Notice::Failure(line) => self.line(&line),
             Notice::Closing(rows) => {
                 self.end_bar();
                 let mut out = Vec::new();

@@ -13,8 +13,9 @@ const SERVE_OR_WORK: &str = "echo $RALLYPOINT_RANK; [ $RALLYPOINT_ROLE = ps ] &&
 
 /// One of three members: a ps and two workers.
 fn member(folder: &str, args: &[&str], script: &str) -> Running {
-    let common = ["--ps", "1", "--workers", "2", "--meet", folder, "--grace", "2s", "--prefix", ""];
-    Job::here(&[&common, args].concat()).script(script).start()
+    let common = ["--ps", "1", "--workers", "2", "--meet", folder, "--prefix", ""];
+    let grace: &[&str] = if args.contains(&"--grace") { &[] } else { &["--grace", "2s"] };
+    Job::here(&[&common, grace, args].concat()).script(script).start()
 }
 
 fn meeting_file(folder: &str) -> Option<serde_json::Value> {
@@ -360,6 +361,51 @@ fn a_member_on_another_agent_may_come_back_too() {
         .map(|rank| member(&folder, &["--rank", &rank.to_string(), "--restart", "worker=1"], &script))
         .collect();
     for run in members.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_signal_to_all_agents_leaves_the_grace() {
+    let scratch = Scratch::new("signal-all");
+    let folder = scratch.path("meet");
+    let saved = scratch.path("saved");
+    let script = format!(
+        "trap 'sleep 1; echo saved > {saved}-$RALLYPOINT_RANK; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    );
+    let members = three(&folder, &["--grace", "8s"], &script);
+    members.iter().for_each(|member| member.wait_for_output("ready"));
+    // As scancel does: every process of the step.
+    for member in &members {
+        let agent = member.agent();
+        member.signal("TERM");
+        job::kill(agent, "TERM");
+    }
+    for run in members.into_iter().map(Running::wait) {
+        assert_eq!(run.code, 67, "{}", run.stderr);
+    }
+    for rank in 0..3 {
+        assert!(
+            std::path::Path::new(&format!("{saved}-{rank}")).exists(),
+            "rank {rank} was not given its time"
+        );
+    }
+}
+
+#[test]
+fn a_leader_that_is_only_suspended_is_not_replaced() {
+    let scratch = Scratch::new("suspended");
+    let folder = scratch.path("meet");
+    let leader = member(&folder, &["--rank", "0"], SERVE_OR_WORK);
+    let port = leader_port(&folder);
+    let agent = leader.agent();
+    job::kill(agent, "STOP");
+    let others =
+        [member(&folder, &["--rank", "1"], SERVE_OR_WORK), member(&folder, &["--rank", "2"], SERVE_OR_WORK)];
+    std::thread::sleep(Duration::from_secs(7));
+    assert_eq!(meeting_file(&folder).unwrap()["port"], port);
+    job::kill(agent, "CONT");
+    for run in others.into_iter().chain([leader]).map(Running::wait) {
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
 }

@@ -249,14 +249,14 @@ fn one_ctrl_c_stops_gracefully_and_two_at_once() {
     let scratch = Scratch::new("ctrl-c");
     let told = scratch.path("told");
     let running = Job::here(&["--workers", "1"]).habit(&["tells-signal", &told]).start();
-    running.wait_for_output("1 members on 1 host");
+    running.wait_for_output("1 member on 1 host");
     std::thread::sleep(Duration::from_millis(200));
     running.signal("INT");
     let run = running.wait();
     assert_eq!(run.code, 67, "{}", run.stderr);
     assert_eq!(std::fs::read_to_string(&told).unwrap(), "got TERM\n");
     let stubborn = Job::here(&["--workers", "1", "--grace", "60s"]).habit(&["ignores-sigterm"]).start();
-    stubborn.wait_for_output("1 members on 1 host");
+    stubborn.wait_for_output("1 member on 1 host");
     std::thread::sleep(Duration::from_millis(200));
     stubborn.signal("INT");
     std::thread::sleep(Duration::from_millis(300));
@@ -405,4 +405,42 @@ fn two_jobs_at_once_never_share_a_port() {
             assert_eq!(run.code, 0, "round {number}: {}", run.stderr);
         }
     }
+}
+
+#[test]
+fn nohup_is_respected() {
+    let running = Job::here(&["--workers", "1"]).script("sleep 0.8; echo survived").start_ignoring("HUP");
+    running.wait_for_output("1 member on 1 host");
+    running.signal("HUP");
+    let run = running.wait();
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("survived"));
+}
+
+#[test]
+fn a_member_that_cannot_start_again_gives_up_in_time() {
+    let scratch = Scratch::new("vanishes");
+    let program = scratch.path("once");
+    std::fs::write(&program, "#!/bin/sh\nrm \"$0\"; exit 1\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let run = Job::here(&["--workers", "1", "--restart", "worker=3"]).program(&program).run();
+    assert_eq!(run.code, 68, "{}", run.stderr);
+    assert!(run.stderr.contains("not started") && run.stderr.contains("restarted 3 times"), "{}", run.stderr);
+}
+
+#[test]
+fn a_process_that_keeps_the_output_open_delays_nobody() {
+    let scratch = Scratch::new("keeps");
+    let run = Job::here(&["--workers", "1", "--log-dir", &scratch.path("logs")])
+        .script("setsid sleep 50 & true")
+        .run();
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.seconds < 2.0, "{}", run.seconds);
+}
+
+#[test]
+fn quiet_still_tells_why_it_failed() {
+    let run = Job::here(&["--workers", "1", "--quiet"]).script("exit 3").run();
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.starts_with("rallypoint: first failure: worker 0 on "), "{}", run.stderr);
 }

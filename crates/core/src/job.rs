@@ -48,7 +48,10 @@ pub enum Event {
         rank: u32,
         why: String,
     },
+    /// A signal came to this agent.
     Signal(i32),
+    /// A signal came to another member's agent.
+    SignalElsewhere(i32),
 }
 
 /// What to do about it.
@@ -60,7 +63,7 @@ pub enum Action {
     StopAll,
     /// End everyone now.
     KillAll,
-    /// Pass a signal on to every member.
+    /// Pass a signal on to this agent's members; other agents get their own.
     PassOn(i32),
     /// Nobody is left.
     Over,
@@ -76,6 +79,8 @@ pub struct Job {
     alive: Vec<bool>,
     verdict: Option<Verdict>,
     stopping: bool,
+    /// Signals to this agent that ask for the end.
+    signals: u32,
 }
 
 impl Until {
@@ -107,9 +112,14 @@ impl Job {
             alive: vec![true; roles.len()],
             verdict: None,
             stopping: false,
+            signals: 0,
             roles,
             rules,
         })
+    }
+
+    pub fn is_alive(&self, rank: u32) -> bool {
+        self.alive[rank as usize]
     }
 
     pub fn members(&self) -> &[MemberOutcome] {
@@ -138,15 +148,17 @@ impl Job {
             }
             Event::Signal(number) if !signal::ends_the_job(number) => vec![Action::PassOn(number)],
             Event::Signal(number) => {
-                if self.stopping && matches!(self.verdict, Some(Verdict::Interrupted(_))) {
-                    return vec![Action::KillAll];
+                self.signals += 1;
+                match self.signals {
+                    // What is stopping already has its grace.
+                    1 if self.stopping => Vec::new(),
+                    1 => self.stop(Verdict::Interrupted(number)),
+                    _ => vec![Action::KillAll],
                 }
-                // During a stop for another reason the first signal hurries it.
-                if self.stopping {
-                    return vec![Action::KillAll];
-                }
-                self.stop(Verdict::Interrupted(number))
             }
+            // A scheduler signals all agents at once: the others' words are no second Ctrl-C.
+            Event::SignalElsewhere(number) if self.stopping || !signal::ends_the_job(number) => Vec::new(),
+            Event::SignalElsewhere(number) => self.stop(Verdict::Interrupted(number)),
         }
     }
 
@@ -301,6 +313,17 @@ mod tests {
         job.apply(end(0, End::Killed(2)));
         assert_eq!(job.apply(end(1, End::Killed(9))), [Action::Over]);
         assert_eq!(job.verdict().unwrap().code(), 67);
+        let mut failing = self::job("worker*2", Rules::default());
+        failing.apply(end(0, End::Exited(1)));
+        assert_eq!(failing.apply(Event::Signal(15)), [], "it is stopping already, with its grace");
+        assert_eq!(failing.apply(Event::Signal(15)), [Action::KillAll]);
+        let mut everywhere = self::job("worker*2", Rules::default());
+        assert_eq!(everywhere.apply(Event::Signal(15)), [Action::StopAll]);
+        assert_eq!(
+            everywhere.apply(Event::SignalElsewhere(15)),
+            [],
+            "the same signal, told by another agent"
+        );
         let mut warned = self::job("worker", Rules::default());
         assert_eq!(warned.apply(Event::Signal(libc::SIGUSR1)), [Action::PassOn(libc::SIGUSR1)]);
     }

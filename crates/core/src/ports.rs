@@ -92,6 +92,10 @@ impl HeldPort {
             bind(&socket, &address)?;
             Ok(socket)
         };
+        // Holders with SO_REUSEPORT would share a port among themselves without a word.
+        if hand_over == HandOver::ReusePort && port != 0 {
+            HeldPort::bind(port, HandOver::ReuseAddr)?;
+        }
         let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
         let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
         let socket = match try_family(AddressFamily::INET6, v6) {
@@ -183,6 +187,13 @@ mod tests {
         assert!(HeldPort::take(&only, 0, HandOver::ReuseAddr).is_err());
         drop(first);
         assert!(HeldPort::take(&only, 5, HandOver::ReuseAddr).is_ok());
+    }
+
+    #[test]
+    fn holders_that_could_share_a_port_do_not() {
+        let first = HeldPort::take(&PortChoice::Any, 0, HandOver::ReusePort).unwrap();
+        let same = PortChoice::Range(first.port()..=first.port());
+        assert!(HeldPort::take(&same, 0, HandOver::ReusePort).is_err());
     }
 
     #[test]

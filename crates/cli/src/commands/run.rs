@@ -48,6 +48,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let mut job = settings::job_spec(&args.roles, &args.gpus)?;
     let mut ports = port_choice(args);
     let mut extra = Vec::new();
+    let mut index = None;
     let on = match &args.tf_config {
         None => settings::on(args.on),
         Some(file) => {
@@ -59,12 +60,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
             job.roles = RoleRequest::List(config.role.parse()?);
             ports = PortChoice::Base(own_port(&config)?);
             extra.push((var::TF_CONFIG.to_owned(), text));
-            extra.push((var::RALLYPOINT_INDEX.to_owned(), config.index.to_string()));
+            index = Some(config.index);
             scheduler::On::Local
         }
     };
     let allocation = scheduler::allocation(&environ, on, &job.roles)?;
-    let plan = Plan::new(allocation.clone(), &job)?;
+    let mut plan = Plan::new(allocation.clone(), &job)?;
+    if let Some(index) = index {
+        plan.members[0].index = index;
+    }
     if args.dry_run {
         super::plan::write(&mut std::io::stdout().lock(), &plan)?;
         return Ok(Exit::Success);

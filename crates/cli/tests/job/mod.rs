@@ -73,6 +73,17 @@ impl Job {
         self.start().wait_bytes()
     }
 
+    /// Under `nohup`, so to speak.
+    pub(crate) fn start_ignoring(self, signal: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
+        command.arg(self.command.get_program()).args(self.command.get_args());
+        command
+            .env_clear()
+            .envs(self.command.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
+        Job { command }.start()
+    }
+
     pub(crate) fn start(mut self) -> Running {
         let mut child =
             self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -3,7 +3,8 @@
 //! There is no private place to leave a key, so `RALLYPOINT_KEY_FILE` must name one.
 
 use super::{Contact, RendezvousError, WayToMeet, own_addresses};
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use crate::ports::{HandOver, HeldPort, PortChoice};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 #[derive(Debug)]
 pub struct Address {
@@ -25,10 +26,13 @@ impl Address {
     fn could_lead(&self) -> bool {
         let own = own_addresses();
         let is_own = |address: IpAddr| address.is_loopback() || own.contains(&address);
-        self.resolved
-            .iter()
-            .any(|address| is_own(address.ip()) && TcpListener::bind(("::", address.port())).is_ok())
+        self.resolved.iter().any(|address| is_own(address.ip()) && is_free(address.port()))
     }
+}
+
+/// Bound and let go without listening, so that nobody can connect to the probe.
+fn is_free(port: u16) -> bool {
+    HeldPort::take(&PortChoice::Base(port), 0, HandOver::ReuseAddr).is_ok()
 }
 
 impl WayToMeet for Address {

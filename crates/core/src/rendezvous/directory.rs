@@ -74,7 +74,11 @@ impl WayToMeet for Directory {
             Err(RendezvousError::MeetingFile { path: self.file.clone(), reason, hint })
         };
         // Not through a link: it could point anywhere.
-        let file = match std::fs::File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.file) {
+        let file = match std::fs::File::options()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&self.file)
+        {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -86,6 +90,9 @@ impl WayToMeet for Directory {
             Err(error) => return refuse(error.to_string(), "choose another --meet directory or --job name"),
         };
         let meta = file.metadata()?;
+        if !meta.is_file() {
+            return refuse("it is not a file".to_owned(), "remove it");
+        }
         if meta.uid() != rustix::process::geteuid().as_raw() {
             return refuse(
                 format!("it belongs to user {}", meta.uid()),

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::roster::Endpoint;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -70,7 +70,8 @@ pub struct Leader {
     incoming: mpsc::Receiver<Incoming>,
     introduction: Introduction,
     seats: Vec<Option<Seat>>,
-    lost: Option<(u32, Instant)>,
+    /// Who was lost before all had come, and when.
+    lost: BTreeMap<u32, Instant>,
     /// The leader's own rank.
     own: u32,
     started: Instant,
@@ -140,7 +141,7 @@ impl Leader {
             incoming,
             seats: (0..introduction.world).map(|_| None).collect(),
             introduction: introduction.clone(),
-            lost: introduction.lost_leader.map(|rank| (rank, Instant::now())),
+            lost: introduction.lost_leader.map(|rank| (rank, Instant::now())).into_iter().collect(),
             own: 0,
             started: Instant::now(),
         };
@@ -168,9 +169,9 @@ impl Leader {
                 self.tell(plan, &missing, &mut say);
                 next_word = now + PROGRESS;
             }
-            let until = next_word
-                .min(self.started + self.introduction.timeout)
-                .min(self.lost.map_or(next_word, |(_, since)| since + self.introduction.rejoin));
+            let until = next_word.min(self.started + self.introduction.timeout).min(
+                self.lost.values().map(|since| *since + self.introduction.rejoin).min().unwrap_or(next_word),
+            );
             let wait = tokio::time::timeout_at(until.into(), self.incoming.recv()).await;
             match wait {
                 Err(_) => {}
@@ -202,9 +203,8 @@ impl Leader {
     }
 
     fn check_limits(&self, plan: &Plan, missing: &[u32], now: Instant) -> Result<(), RendezvousError> {
-        if let Some((rank, since)) = self.lost
-            && now >= since + self.introduction.rejoin
-        {
+        let overdue = self.lost.iter().find(|(_, since)| now >= **since + self.introduction.rejoin);
+        if let Some((&rank, since)) = overdue {
             return Err(RendezvousError::LostWhileWaiting {
                 who: name(&plan.members[rank as usize]),
                 waited: since.elapsed().as_secs(),
@@ -251,7 +251,8 @@ impl Leader {
                     true
                 }
                 Err(why) => {
-                    say(Progress::Stranger { peer: remote.peer.clone(), why: why.clone() });
+                    say(Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
+
                     remote.send(ToMember::Refused { why });
                     false
                 }
@@ -264,7 +265,7 @@ impl Leader {
                 });
                 let Some(rank) = seat else { return false };
                 self.seats[rank] = None;
-                self.lost.get_or_insert((rank as u32, Instant::now()));
+                self.lost.insert(rank as u32, Instant::now());
                 say(Progress::Lost { rank: rank as u32, why });
                 true
             }
@@ -318,9 +319,7 @@ impl Leader {
                 taken.offer.host
             ));
         }
-        if self.lost.is_some_and(|(lost, _)| lost == rank) {
-            self.lost = None;
-        }
+        self.lost.remove(&rank);
         self.seats[rank as usize] = Some(Seat { offer, remote });
         Ok(rank)
     }
@@ -363,10 +362,29 @@ impl Leader {
 /// What a leader has to tell while it waits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
-    Waiting { come: u32, world: u32, missing: String, waited: Duration, limit: Duration },
-    Came { rank: u32 },
-    Lost { rank: u32, why: String },
-    Stranger { peer: String, why: String },
+    Waiting {
+        come: u32,
+        world: u32,
+        missing: String,
+        waited: Duration,
+        limit: Duration,
+    },
+    Came {
+        rank: u32,
+    },
+    Lost {
+        rank: u32,
+        why: String,
+    },
+    Stranger {
+        peer: String,
+        why: String,
+    },
+    /// One of ours that does not fit.
+    Refused {
+        peer: String,
+        why: String,
+    },
 }
 
 fn is_loopback(address: &str) -> bool {
@@ -444,7 +462,7 @@ async fn serve(
         let (mut reader, writer) = wire::accept(stream, &key).await?;
         let first = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
-            .map_err(|_| WireError::Silent)??;
+            .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match first {
             ToLeader::Offer(offer) => Ok((reader, writer, offer)),
             other => Err(WireError::Nonsense(format!("{other:?} before an offer"))),

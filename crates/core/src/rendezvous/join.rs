@@ -41,7 +41,7 @@ impl Link {
         writer.write(&ToLeader::Offer(offer)).await?;
         let answer = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
-            .map_err(|_| WireError::Silent)??;
+            .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match answer {
             ToMember::Welcome { rank, leader } if rank.max(leader) < introduction.world => {
                 Ok(Link::new(rank, leader, reader, writer))
@@ -59,7 +59,7 @@ impl Link {
                 let message = match tokio::time::timeout(HEARTBEAT * 3, reader.read::<ToMember>()).await {
                     Ok(Ok(ToMember::Alive)) => continue,
                     Ok(message) => message,
-                    Err(_) => Err(WireError::Silent),
+                    Err(_) => Err(WireError::Silent(HEARTBEAT * 3)),
                 };
                 let ended = message.is_err();
                 if to_us.send(message).await.is_err() || ended {

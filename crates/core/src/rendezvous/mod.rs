@@ -154,7 +154,7 @@ pub async fn meet(
                     return Err(refused);
                 }
                 // Somebody is there, and busy with strangers perhaps: that is no reason to take its place.
-                Err(error @ RendezvousError::Wire(WireError::Closed | WireError::Silent)) => {
+                Err(error @ RendezvousError::Wire(WireError::Closed | WireError::Silent(_))) => {
                     last_reason = error.to_string();
                     gone = None;
                 }

@@ -47,8 +47,8 @@ pub enum WireError {
     NotRallypoint,
     #[error("it has another key")]
     WrongKey,
-    #[error("it said nothing for {} s", HANDSHAKE_LIMIT.as_secs())]
-    Silent,
+    #[error("it said nothing for {} s", .0.as_secs())]
+    Silent(Duration),
     #[error("it sent a frame of {size} bytes, and {limit} are the most")]
     TooLarge { size: usize, limit: usize },
     #[error("a frame was changed, repeated or out of order")]
@@ -115,7 +115,7 @@ pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writ
         Ok(key.derive(&[theirs, &ours]))
     })
     .await
-    .map_err(|_| WireError::Silent)??;
+    .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
     let reader = Reader {
         stream: reader,
         key: session.clone(),
@@ -149,7 +149,7 @@ pub(super) async fn join(stream: TcpStream, key: &Key) -> Result<(Reader, Writer
         }
     })
     .await
-    .map_err(|_| WireError::Silent)??;
+    .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
     let reader = Reader {
         stream: reader,
         key: session.clone(),

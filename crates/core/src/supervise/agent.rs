@@ -79,6 +79,8 @@ pub enum Notice {
         waited: Option<(Duration, Duration)>,
     },
     Line(String),
+    /// Why the job failed, a line at a time.
+    Failure(String),
     /// All have come and the members start.
     Start(String),
     /// How every member ended.
@@ -173,7 +175,7 @@ pub fn run_member(
         let rank = meeting.rank.or(run.plan.me);
         let port = hold_own_port(&run, rank)?;
         let mut introduction = introduce(&run, meeting, rank, port.port())?;
-        talk(Notice::Line(format!("meeting in {}", way.name())));
+        talk(Notice::Line(format!("meeting: {}", way.name())));
         loop {
             let mut say = |line| talk(Notice::Line(line));
             let part = tokio::select! {
@@ -232,7 +234,7 @@ pub(super) async fn ending(signals: &mut Signals) -> i32 {
 fn hold_own_port(run: &Run, rank: Option<u32>) -> Result<HeldPort, PortError> {
     let place = rank.and_then(|rank| run.plan.members.get(rank as usize)?.place);
     match (&run.spec.ports, place) {
-        // Without a rank there is no number on the host: the first free one from the base on.
+        // Without a rank there is no number on the host: a free one of the 1,024 from the base on.
         (PortChoice::Base(base), None) => {
             HeldPort::take(&PortChoice::Range(*base..=base.saturating_add(1023)), 0, run.spec.hand_over)
         }
@@ -342,6 +344,9 @@ fn tell(plan: &Plan, progress: Progress, talk: Talk<'_>) {
                 "{} was lost while waiting: {why}",
                 name(&plan.members[rank as usize])
             )));
+        }
+        Progress::Refused { peer, why } => {
+            talk(Notice::Line(format!("the member at {peer} was refused: {why}")))
         }
         Progress::Stranger { peer, why } => {
             talk(Notice::Line(format!("a stranger at {peer} was turned away: {why}")))

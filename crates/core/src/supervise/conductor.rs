@@ -7,10 +7,10 @@ use super::signals::{Sensed, Signals, until};
 use crate::environ::Environ;
 use crate::events::{EventLog, JobEvent, RosterEntry};
 use crate::job::{Action, Event, Job};
-use crate::outcome::{MemberOutcome, Verdict, name};
+use crate::outcome::{End, MemberOutcome, Verdict, name};
 use crate::plan::Plan;
 use crate::ports::HeldPort;
-use crate::rendezvous::message::{ToLeader, ToMember};
+use crate::rendezvous::message::{Ended, ToLeader, ToMember};
 use crate::rendezvous::{Incoming, Leader, Remote};
 use crate::roster::Roster;
 use crate::signal;
@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Beyond the grace, a member on another host may take this long to say that it has ended.
 const LAST_REPORT: Duration = Duration::from_secs(5);
+/// The pause before a member is started again; twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the others may take to hang up after the goodbye.
 const HANG_UP: Duration = Duration::from_secs(2);
 
@@ -39,6 +42,8 @@ pub(super) struct Conductor<'a> {
     events: EventLog,
     grace: Duration,
     own: Vec<u32>,
+    /// Members that are to be started again, and when.
+    restarts: Vec<(Instant, u32)>,
     over: bool,
     talk: Talk<'a>,
 }
@@ -64,6 +69,7 @@ impl<'a> Conductor<'a> {
             events,
             grace: spec.grace,
             own,
+            restarts: Vec::new(),
             over: false,
             talk,
         })
@@ -88,7 +94,9 @@ impl<'a> Conductor<'a> {
             .collect();
         self.events.write(plan.attempt, &JobEvent::Roster { members });
         let hosts = plan.hosts.len();
-        let line = format!("{} members on {hosts} host{}", plan.world(), if hosts == 1 { "" } else { "s" });
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let world = plan.members.len();
+        let line = format!("{world} member{} on {hosts} host{}", plural(world), plural(hosts));
         (self.talk)(Notice::Start(line));
         for rank in self.own.clone() {
             if self.over {
@@ -104,7 +112,8 @@ impl<'a> Conductor<'a> {
         while !self.over {
             let wake = self.executor.wake.clone();
             let give_up = self.others.as_ref().and_then(|others| others.give_up);
-            let next = [self.executor.next_poll(), give_up].into_iter().flatten().min();
+            let restart = self.restarts.iter().map(|(at, _)| *at).min();
+            let next = [self.executor.next_poll(), give_up, restart].into_iter().flatten().min();
             tokio::select! {
                 sensed = signals.next() => {
                     if let Sensed::Signal(number) = sensed {
@@ -120,6 +129,7 @@ impl<'a> Conductor<'a> {
             }
             let happened = self.executor.poll();
             self.happened(happened);
+            self.restart_due();
             self.give_up_on_the_silent();
         }
         self.close().await
@@ -151,7 +161,9 @@ impl<'a> Conductor<'a> {
 
     fn apply(&mut self, event: Event) {
         let ended = match &event {
-            Event::Ended { rank, .. } | Event::Lost { rank, .. } => Some(*rank),
+            Event::Ended { rank, .. } | Event::Lost { rank, .. } => {
+                Some(*rank).filter(|rank| self.job.is_alive(*rank))
+            }
             _ => None,
         };
         let actions = self.job.apply(event);
@@ -191,14 +203,12 @@ impl<'a> Conductor<'a> {
                 let event = JobEvent::Restarted { rank, role: member.role.as_str(), index: member.index };
                 self.events.write(self.roster.plan.attempt, &event);
                 (self.talk)(Notice::Line(format!("{} failed and is started again", name(member))));
-                if self.own.contains(&rank) {
-                    let happened = self.executor.start(rank);
-                    self.happened(happened.into_iter().collect());
-                } else {
-                    self.say(rank, ToMember::Restart);
-                }
+                let before = self.job.members()[rank as usize].restarts.saturating_sub(1);
+                let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
+                self.restarts.push((Instant::now() + pause, rank));
             }
             Action::StopAll => {
+                self.forget_restarts();
                 self.executor.stop(self.grace);
                 let grace_ms = self.grace.as_millis() as u64;
                 self.say_all(&ToMember::Stop { grace_ms });
@@ -212,6 +222,36 @@ impl<'a> Conductor<'a> {
             }
             Action::PassOn(number) => self.executor.signal(number),
             Action::Over => self.over = true,
+        }
+    }
+
+    /// Starts those whose pause is over.
+    fn restart_due(&mut self) {
+        let now = Instant::now();
+        let due: Vec<u32> =
+            self.restarts.iter().filter(|(at, _)| *at <= now).map(|(_, rank)| *rank).collect();
+        self.restarts.retain(|(at, _)| *at > now);
+        for rank in due {
+            if self.own.contains(&rank) {
+                let happened = self.executor.start(rank);
+                self.happened(happened.into_iter().collect());
+            } else {
+                self.say(rank, ToMember::Restart);
+            }
+        }
+    }
+
+    /// The job ends: who waits to be started again never will be.
+    fn forget_restarts(&mut self) {
+        for (_, rank) in std::mem::take(&mut self.restarts) {
+            let ended = Ended {
+                end: End::NotStarted("the job ended before it was started again".to_owned()),
+                seconds: 0.0,
+                peak_kib: 0,
+                tail: Vec::new(),
+                reason: None,
+            };
+            self.apply(Event::Ended { rank, ended });
         }
     }
 
@@ -266,7 +306,7 @@ impl<'a> Conductor<'a> {
                             "{} came to {member}: stopping",
                             signal::name(signal)
                         )));
-                        self.apply(Event::Signal(signal));
+                        self.apply(Event::SignalElsewhere(signal));
                     }
                     ToLeader::Alive | ToLeader::Offer(_) => {}
                 }
@@ -295,7 +335,7 @@ impl<'a> Conductor<'a> {
         let verdict = job.verdict().cloned().unwrap_or(Verdict::Success);
         let code = verdict.code();
         let summary = verdict.lines(&roster.plan);
-        let left = executor.finish_all();
+        let left = executor.finish_all().await;
         if left > 0 {
             talk(Notice::Line(format!(
                 "{left} process{} left behind by members: ended",
@@ -305,7 +345,7 @@ impl<'a> Conductor<'a> {
         events.write(roster.plan.attempt, &JobEvent::Over { code });
         talk(Notice::Closing(closing_rows(&roster.plan, job.members())));
         for line in &summary {
-            talk(Notice::Line(line.clone()));
+            talk(Notice::Failure(line.clone()));
         }
         if let Some(mut others) = others {
             for remote in others.remotes.values() {

@@ -248,9 +248,9 @@ impl Executor {
     }
 
     /// Ends what members left behind, and lets the output be written.
-    pub(super) fn finish_all(self) -> usize {
+    pub(super) async fn finish_all(self) -> usize {
         let left = tree::end_all(Duration::from_millis(500));
-        self.output.finish();
+        self.output.finish().await;
         left
     }
 }

@@ -56,7 +56,7 @@ pub(super) async fn follow(
                 }
                 Ok(ToMember::Goodbye { code, summary }) => {
                     for line in summary {
-                        talk(Notice::Line(line));
+                        talk(Notice::Failure(line));
                     }
                     own.done = Some(code);
                     // Nothing more will come; whatever still runs ends now.
@@ -75,7 +75,7 @@ pub(super) async fn follow(
         }
         own.report(executor.poll(), &link).await;
     }
-    executor.finish_all();
+    executor.finish_all().await;
     Ok(own.code().unwrap_or_default())
 }
 

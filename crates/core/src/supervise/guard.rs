@@ -31,7 +31,8 @@ pub enum Side {
 pub fn enter() -> io::Result<Side> {
     let (from_guard, to_agent) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let watched: Vec<i32> = signal::FORWARDED.into_iter().chain([libc::SIGCHLD]).collect();
+    let heeded = signal::FORWARDED.into_iter().filter(|&number| !sys::is_ignored(number));
+    let watched: Vec<i32> = heeded.chain([libc::SIGCHLD]).collect();
     sys::set_blocked(libc::SIG_BLOCK, &watched)?;
     match sys::fork()? {
         Forked::Child => {

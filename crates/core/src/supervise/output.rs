@@ -21,6 +21,8 @@ use tokio::sync::{Notify, mpsc};
 const LONGEST_LINE: usize = 64 << 10;
 /// Pieces that may wait for a thread.
 const QUEUE: usize = 16;
+/// How long streams may stay open after everyone has ended.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// Last lines that are kept of stderr.
 const TAIL_LINES: usize = 20;
 /// Characters of each.
@@ -49,6 +51,7 @@ pub(super) struct Output {
     style: OutputStyle,
     terminal: Option<Lane<(Stream, Vec<u8>)>>,
     files: Option<Lane<(Arc<File>, Vec<u8>)>>,
+    pumps: Vec<tokio::task::JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +104,7 @@ impl Output {
         } else {
             None
         };
-        Ok(Output { style, terminal, files })
+        Ok(Output { style, terminal, files, pumps: Vec::new() })
     }
 
     /// The text before each line of a member, coloured by its rank.
@@ -122,19 +125,29 @@ impl Output {
     }
 
     /// Pumps a stream until it ends; `done` is told then.
-    pub(super) fn pump(&self, source: Source, done: Rc<Notify>, open: Rc<std::cell::Cell<u32>>) {
+    pub(super) fn pump(&mut self, source: Source, done: Rc<Notify>, open: Rc<std::cell::Cell<u32>>) {
         let terminal = self.terminal.as_ref().map(|lane| lane.sender.clone());
         let files = self.files.as_ref().map(|lane| lane.sender.clone());
         open.set(open.get() + 1);
-        tokio::task::spawn_local(async move {
+        self.pumps.retain(|pump| !pump.is_finished());
+        let pump = tokio::task::spawn_local(async move {
             Pump { source, terminal, files, buffer: Vec::new(), left_out: 0 }.run().await;
             open.set(open.get() - 1);
             done.notify_one();
         });
+        self.pumps.push(pump);
     }
 
-    /// Lets the threads write what they have.
-    pub(super) fn finish(self) {
+    /// Lets the pumps end and the threads write what they have.
+    pub(super) async fn finish(self) {
+        let until = tokio::time::Instant::now() + LAST_OUTPUT;
+        for mut pump in self.pumps {
+            // Whoever still holds a stream has left the job; its pump's sender must not be waited for.
+            if tokio::time::timeout_at(until, &mut pump).await.is_err() {
+                pump.abort();
+                _ = pump.await;
+            }
+        }
         if let Some(lane) = self.files {
             lane.finish(Duration::from_secs(10));
         }

@@ -3,6 +3,7 @@
 //! Schedulers signal every process of a job, so the same signal comes both ways at once; the second
 //! way within a second is the first one's echo. Two through the same way are two: Ctrl-C, twice.
 
+use super::sys;
 use crate::signal::FORWARDED;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,7 +40,7 @@ impl Signals {
     /// `from_guard` gives a byte a signal; its end means that the guard was killed.
     pub(super) fn new(from_guard: Option<OwnedFd>) -> io::Result<Signals> {
         let (sender, receiver) = mpsc::channel(64);
-        for number in FORWARDED {
+        for number in FORWARDED.into_iter().filter(|&number| !sys::is_ignored(number)) {
             let mut stream = signal(SignalKind::from_raw(number))?;
             let sender = sender.clone();
             tokio::task::spawn_local(async move {

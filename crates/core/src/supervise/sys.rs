@@ -106,6 +106,15 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
     }
 }
 
+/// True if whoever started us wants this signal ignored, as `nohup` does.
+pub(super) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: the action is only read, into an initialised local.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Sends a signal to a process, or to its whole group.
 pub(super) fn kill(pid: u32, signal: i32, group: bool) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };

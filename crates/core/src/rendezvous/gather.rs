@@ -19,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// Connections that may be about to prove themselves.
-const MOST_UNPROVED: usize = 128;
+/// Connections that may be about to prove themselves, beside one for each member.
+const MOST_STRANGERS: usize = 256;
 /// Connections that the kernel may keep waiting: a whole job may knock at the same moment.
 const BACKLOG: i32 = 4096;
 /// How often everyone is told who is missing.
@@ -70,10 +70,14 @@ pub struct Leader {
     incoming: mpsc::Receiver<Incoming>,
     introduction: Introduction,
     seats: Vec<Option<Seat>>,
+    /// How many seats are taken.
+    seated: usize,
     /// Who was lost before all had come, and when.
     lost: BTreeMap<u32, Instant>,
     /// The leader's own rank.
     own: u32,
+    /// When the others were last told who is missing.
+    told: Option<Instant>,
     started: Instant,
 }
 
@@ -108,6 +112,7 @@ impl Leader {
         introduction: &Introduction,
         port: u16,
     ) -> Result<Option<(Contact, Leader)>, RendezvousError> {
+        allow_many_descriptors();
         let listener = match listen_on(port) {
             Ok(listener) => listener,
             Err(error) if port != 0 && error.kind() == std::io::ErrorKind::AddrInUse => return Ok(None),
@@ -136,13 +141,15 @@ impl Leader {
             key: published,
         };
         let (sender, incoming) = mpsc::channel(1024);
-        tokio::task::spawn_local(accept_all(listener, key, sender));
+        tokio::task::spawn_local(accept_all(listener, key, introduction.world, sender));
         let leader = Leader {
             incoming,
             seats: (0..introduction.world).map(|_| None).collect(),
+            seated: 0,
             introduction: introduction.clone(),
             lost: introduction.lost_leader.map(|rank| (rank, Instant::now())).into_iter().collect(),
             own: 0,
+            told: None,
             started: Instant::now(),
         };
         Ok(Some((contact, leader)))
@@ -159,13 +166,13 @@ impl Leader {
         self.own = rank;
         let mut next_word = Instant::now();
         loop {
-            let missing: Vec<u32> = self.missing();
-            if missing.is_empty() {
+            if self.seated == self.seats.len() {
                 return self.complete(rank);
             }
             let now = Instant::now();
-            self.check_limits(plan, &missing, now)?;
+            self.check_limits(plan, now)?;
             if now >= next_word {
+                let missing = self.missing();
                 self.tell(plan, &missing, &mut say);
                 next_word = now + PROGRESS;
             }
@@ -202,31 +209,35 @@ impl Leader {
             .collect()
     }
 
-    fn check_limits(&self, plan: &Plan, missing: &[u32], now: Instant) -> Result<(), RendezvousError> {
+    fn check_limits(&self, plan: &Plan, now: Instant) -> Result<(), RendezvousError> {
         let overdue = self.lost.iter().find(|(_, since)| now >= **since + self.introduction.rejoin);
         if let Some((&rank, since)) = overdue {
             return Err(RendezvousError::LostWhileWaiting {
                 who: name(&plan.members[rank as usize]),
                 waited: since.elapsed().as_secs(),
-                missing: describe(plan, missing),
+                missing: describe(plan, &self.missing()),
             });
         }
         if now >= self.started + self.introduction.timeout {
             return Err(RendezvousError::Missing {
                 waited: self.started.elapsed().as_secs(),
-                come: plan.world() - missing.len() as u32,
+                come: self.seated as u32,
                 world: plan.world(),
-                missing: describe(plan, missing),
+                missing: describe(plan, &self.missing()),
             });
         }
         Ok(())
     }
 
-    fn tell(&self, plan: &Plan, missing: &[u32], say: &mut impl FnMut(Progress)) {
+    fn tell(&mut self, plan: &Plan, missing: &[u32], say: &mut impl FnMut(Progress)) {
         let come = plan.world() - missing.len() as u32;
         let text = describe(plan, missing);
-        for remote in self.remotes() {
-            remote.send(ToMember::Waiting { come, world: plan.world(), missing: text.clone() });
+        // The more there are, the seldomer: a word to ten thousand is ten thousand words.
+        if self.told.is_none_or(|at| at.elapsed() > PROGRESS * (1 + plan.world() / 500)) {
+            self.told = Some(Instant::now());
+            for remote in self.remotes() {
+                remote.send(ToMember::Waiting { come, world: plan.world(), missing: text.clone() });
+            }
         }
         say(Progress::Waiting {
             come,
@@ -265,6 +276,7 @@ impl Leader {
                 });
                 let Some(rank) = seat else { return false };
                 self.seats[rank] = None;
+                self.seated -= 1;
                 self.lost.insert(rank as u32, Instant::now());
                 say(Progress::Lost { rank: rank as u32, why });
                 true
@@ -321,6 +333,7 @@ impl Leader {
         }
         self.lost.remove(&rank);
         self.seats[rank as usize] = Some(Seat { offer, remote });
+        self.seated += 1;
         Ok(rank)
     }
 
@@ -339,7 +352,7 @@ impl Leader {
             };
             members.push((offer.host.clone(), Endpoint { address, port: offer.port }));
         }
-        let roster = ToMember::Roster(Columns::of(&members));
+        let roster = ToMember::Roster(Columns::of(&members)?);
         let encoded: Arc<[u8]> = serde_json::to_vec(&roster).map_err(std::io::Error::from)?.into();
         let mut remotes = HashMap::new();
         for (rank, seat) in seats.into_iter().enumerate() {
@@ -391,6 +404,13 @@ fn is_loopback(address: &str) -> bool {
     address == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// One descriptor a member: up to what the system allows at all.
+fn allow_many_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// All addresses of the machine, with a long queue.
 fn listen_on(port: u16) -> std::io::Result<std::net::TcpListener> {
     let open = |family: AddressFamily, address: SocketAddr| -> std::io::Result<OwnedFd> {
@@ -417,7 +437,8 @@ fn listen_on(port: u16) -> std::io::Result<std::net::TcpListener> {
 
 /// Serves everyone who connects. Of too many that have not proved themselves the oldest has to go: a
 /// member proves itself in a moment, a stranger never.
-async fn accept_all(listener: TcpListener, key: Key, sender: mpsc::Sender<Incoming>) {
+async fn accept_all(listener: TcpListener, key: Key, world: u32, sender: mpsc::Sender<Incoming>) {
+    let most = MOST_STRANGERS + world as usize;
     let key = Rc::new(key);
     let mut unproved: VecDeque<(Rc<Cell<bool>>, String, AbortHandle)> = VecDeque::new();
     for connection in 0.. {
@@ -433,12 +454,11 @@ async fn accept_all(listener: TcpListener, key: Key, sender: mpsc::Sender<Incomi
             }
         };
         unproved.retain(|(proved, _, task)| !proved.get() && !task.is_finished());
-        if unproved.len() >= MOST_UNPROVED
+        if unproved.len() >= most
             && let Some((_, peer, task)) = unproved.pop_front()
         {
             task.abort();
-            let why =
-                format!("{MOST_UNPROVED} connections have not proved themselves yet; the oldest is closed");
+            let why = format!("{most} connections have not proved themselves yet; the oldest is closed");
             _ = sender.try_send(Incoming::Stranger { peer, why });
         }
         let proved = Rc::new(Cell::new(false));

@@ -1,5 +1,6 @@
 //! What agents say to each other, as JSON in authenticated frames.
 
+use crate::hostlist::{FoldError, HostList, Order};
 use crate::outcome::End;
 use crate::roster::Endpoint;
 use serde::{Deserialize, Serialize};
@@ -92,40 +93,60 @@ pub struct Ended {
     pub reason: Option<String>,
 }
 
-/// The roster as columns: a few bytes a member.
+/// The roster as columns, folded: a few bytes a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Columns {
-    /// Runs of members on one host: host name, address, how many ranks.
-    pub hosts: Vec<(String, String, u32)>,
+    /// A host list: a name for each run of ranks on one host.
+    pub hosts: String,
+    /// A host list: an address for each run.
+    pub addresses: String,
+    /// How many ranks each run has.
+    pub counts: Vec<u32>,
     /// Four hexadecimal digits a rank.
     pub ports: String,
 }
 
+/// A name that a host list cannot hold.
+pub type CannotFold = FoldError;
+
 impl Columns {
-    pub fn of(members: &[(String, Endpoint)]) -> Columns {
-        let mut hosts: Vec<(String, String, u32)> = Vec::new();
+    pub fn of(members: &[(String, Endpoint)]) -> Result<Columns, CannotFold> {
+        let mut runs: Vec<(&str, &str)> = Vec::new();
+        let mut counts: Vec<u32> = Vec::new();
         let mut ports = String::with_capacity(members.len() * 4);
         for (host, Endpoint { address, port }) in members {
-            match hosts.last_mut() {
-                Some((name, known, count)) if name == host && known == address => *count += 1,
-                _ => hosts.push((host.clone(), address.clone(), 1)),
+            match (runs.last(), counts.last_mut()) {
+                (Some(run), Some(count)) if *run == (host.as_str(), address.as_str()) => *count += 1,
+                _ => {
+                    runs.push((host, address));
+                    counts.push(1);
+                }
             }
             ports.push_str(&format!("{port:04x}"));
         }
-        Columns { hosts, ports }
+        Ok(Columns {
+            hosts: HostList::fold(runs.iter().map(|(host, _)| host), Order::Kept)?.to_string(),
+            addresses: HostList::fold(runs.iter().map(|(_, address)| address), Order::Kept)?.to_string(),
+            counts,
+            ports,
+        })
     }
 
     /// A host and an endpoint a rank; `None` if the columns do not fit each other or the world.
     pub fn members(&self, world: u32) -> Option<Vec<(String, Endpoint)>> {
-        let total: u64 = self.hosts.iter().map(|(.., count)| u64::from(*count)).sum();
-        if total != u64::from(world) || self.ports.len() != world as usize * 4 || !self.ports.is_ascii() {
+        let hosts: HostList = self.hosts.parse().ok()?;
+        let addresses: HostList = self.addresses.parse().ok()?;
+        let total: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
+        let runs = self.counts.len() as u64;
+        let ports_fit = self.ports.len() == world as usize * 4 && self.ports.is_ascii();
+        if total != u64::from(world) || hosts.count() != runs || addresses.count() != runs || !ports_fit {
             return None;
         }
         let mut ports = self.ports.as_bytes().chunks(4).map(|digits| {
             std::str::from_utf8(digits).ok().and_then(|digits| u16::from_str_radix(digits, 16).ok())
         });
         let mut members = Vec::with_capacity(world as usize);
-        for (host, address, count) in &self.hosts {
+        for ((host, address), count) in hosts.names().zip(addresses.names()).zip(&self.counts) {
             for _ in 0..*count {
                 members.push((host.clone(), Endpoint { address: address.clone(), port: ports.next()?? }));
             }
@@ -146,13 +167,20 @@ mod tests {
                 (host.clone(), Endpoint { address: host, port: 40000 + i })
             })
             .collect();
-        let columns = Columns::of(&members);
+        let columns = Columns::of(&members).unwrap();
         let json = serde_json::to_string(&columns).unwrap();
-        assert!(json.len() < 8 * members.len(), "{} bytes", json.len());
+        assert!(json.len() < 5 * members.len(), "{} bytes", json.len());
         let again: Columns = serde_json::from_str(&json).unwrap();
         assert_eq!(again.members(1000).unwrap(), members);
         assert_eq!(again.members(999), None);
-        let bad = Columns { ports: "zzzz".to_owned(), hosts: vec![("a".to_owned(), "a".to_owned(), 1)] };
-        assert_eq!(bad.members(1), None);
+        for bad in [
+            Columns { ports: "zzzz".repeat(1000), ..columns.clone() },
+            Columns { hosts: "n[1-".to_owned(), ..columns.clone() },
+            Columns { addresses: "n1".to_owned(), ..columns.clone() },
+            Columns { counts: vec![u32::MAX; 125], ..columns.clone() },
+        ] {
+            assert_eq!(bad.members(1000), None);
+        }
+        assert!(Columns::of(&[("a,b".to_owned(), Endpoint { address: "x".to_owned(), port: 1 })]).is_err());
     }
 }

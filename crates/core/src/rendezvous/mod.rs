@@ -61,6 +61,8 @@ pub enum RendezvousError {
         "no address of this machine is known that others could use; hint: choose one with --interface or --network"
     )]
     NoAddress,
+    #[error("the roster cannot be written: {0}")]
+    Roster(#[from] message::CannotFold),
     #[error(transparent)]
     Wire(#[from] wire::WireError),
     #[error(transparent)]

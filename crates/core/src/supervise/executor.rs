@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 
-/// How often the kernel is asked whether a member listens.
+/// How often the kernel is asked whether a member listens, at first and at last.
 const LISTEN_CHECK: Duration = Duration::from_millis(50);
+const SELDOM: Duration = Duration::from_secs(2);
 /// A member's last words may take this long to come through its pipe.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 /// The most that is read of `RALLYPOINT_ERROR_FILE`.
@@ -233,17 +234,19 @@ impl Executor {
     fn look_who_listens(&mut self, now: Instant) -> Vec<Happened> {
         let listening = ports::listening();
         let mut happened = Vec::new();
-        let mut waiting = false;
+        let mut waiting: Option<Duration> = None;
         for (&rank, running) in self.running.iter_mut().filter(|(_, running)| !running.listens) {
             let port = self.launches.get(&rank).and_then(|launch| launch.port.as_ref());
             if port.is_some_and(|port| listening.contains(&port.port())) {
                 running.listens = true;
                 happened.push(Happened::Listening { rank });
             } else {
-                waiting = true;
+                // A member that has not listened for a minute will not listen the next moment either.
+                let pause = (running.since.elapsed() / 20).clamp(LISTEN_CHECK, SELDOM);
+                waiting = Some(waiting.map_or(pause, |least| least.min(pause)));
             }
         }
-        self.next_listen_check = waiting.then(|| now + LISTEN_CHECK);
+        self.next_listen_check = waiting.map(|pause| now + pause);
         happened
     }
 

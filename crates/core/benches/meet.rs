@@ -1,0 +1,155 @@
+//! Simulated members over loopback: from the first connect to the last roster, with authentication on.
+//!
+//! `cargo bench -p rallypoint --bench meet`. The leader is one process with one thread, as in life; all
+//! members are tasks of a second one.
+
+use rallypoint::plan::{JobSpec, Plan};
+use rallypoint::rendezvous::message::{Offer, VERSION};
+use rallypoint::rendezvous::{self, Contact, Introduction, Part, RendezvousError, WayToMeet};
+use rallypoint::roles::RoleRequest;
+use rallypoint::scheduler::hypothetical::{self, Hypothesis};
+use std::error::Error;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--join") {
+        return join_all(args[at + 1].parse()?);
+    }
+    for (world, runs) in [(1000, 10), (10_000, 5)] {
+        let mut times: Vec<Duration> = (0..runs).map(|_| gather(world)).collect::<Result<_>>()?;
+        times.sort();
+        let ms = |time: &Duration| time.as_millis();
+        println!(
+            "{world:>6} members: median {} ms, from {} to {} ms ({runs} runs)",
+            ms(&times[runs / 2]),
+            ms(&times[0]),
+            ms(&times[runs - 1])
+        );
+    }
+    Ok(())
+}
+
+/// A place that one process knows.
+struct Known {
+    contact: Option<Contact>,
+}
+
+impl WayToMeet for Known {
+    fn name(&self) -> String {
+        "benchmark".to_owned()
+    }
+    fn look(&mut self) -> std::result::Result<Option<Contact>, RendezvousError> {
+        Ok(self.contact.clone())
+    }
+    fn claim(&mut self, contact: &Contact) -> std::result::Result<bool, RendezvousError> {
+        self.contact = Some(contact.clone());
+        Ok(true)
+    }
+    fn replace(&mut self, _: &Contact, _: &Contact) -> std::result::Result<bool, RendezvousError> {
+        Ok(false)
+    }
+    fn retract(&mut self) {}
+}
+
+fn introduction(world: u32, rank: u32) -> Introduction {
+    Introduction {
+        offer: Offer {
+            version: VERSION,
+            rank: Some(rank),
+            job: None,
+            attempt: 0,
+            roles: format!("worker*{world}"),
+            host: format!("n{:05}", rank / 8),
+            machine: format!("machine {}", rank / 8),
+            addresses: vec![format!("10.0.{}.{}", rank / 8 / 250, rank / 8 % 250)],
+            chosen: false,
+            port: 20000 + (rank % 8) as u16,
+            pid: 1,
+        },
+        world,
+        key: None,
+        timeout: Duration::from_secs(60),
+        rejoin: Duration::from_secs(10),
+        lost_leader: None,
+    }
+}
+
+fn event_loop<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
+/// Leads; the members' process tells its time.
+fn gather(world: u32) -> Result<Duration> {
+    let roles = RoleRequest::List(format!("worker*{world}").parse()?);
+    let hypothesis =
+        Hypothesis { nodes: "n1".to_owned(), tasks_per_node: None, gpus_per_node: 0, cpus_per_task: None };
+    let plan =
+        Plan::new(hypothetical::allocation(&hypothesis, &roles)?, &JobSpec { roles, ..JobSpec::default() })?;
+    event_loop(async {
+        let mut way = Known { contact: None };
+        let Part::Leader(mut leader) =
+            rendezvous::meet(&mut way, &introduction(world, 0), &mut |_| {}).await?
+        else {
+            return Err("somebody else leads".into());
+        };
+        let mut members = Command::new(std::env::current_exe()?)
+            .args(["--join", &world.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let contact = serde_json::to_string(&way.contact)?;
+        members.stdin.take().ok_or("no stdin")?.write_all(contact.as_bytes())?;
+        leader.gather(&plan, |_| {}).await?;
+        // The writers are tasks of this loop: let them work until all have read.
+        let output = tokio::task::spawn_blocking(move || members.wait_with_output()).await??;
+        let micros: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
+        Ok(Duration::from_micros(micros))
+    })
+}
+
+/// All members but the leader; prints microseconds from the first connect to the last roster.
+fn join_all(world: u32) -> Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all)?;
+    let contact: Contact = serde_json::from_reader(std::io::stdin())?;
+    let started = Instant::now();
+    event_loop(async {
+        let contact = Rc::new(contact);
+        let tasks: Vec<_> = (1..world)
+            .map(|rank| {
+                let contact = contact.clone();
+                tokio::task::spawn_local(async move {
+                    let mut way = Known { contact: Some((*contact).clone()) };
+                    let part = rendezvous::meet(&mut way, &introduction(world, rank), &mut |_| {}).await;
+                    match part {
+                        Ok(Part::Member(mut link)) => link
+                            .roster(|_, _, _| {})
+                            .await
+                            .map(|columns| (link, columns))
+                            .map_err(|e| e.to_string()),
+                        Ok(Part::Leader(_)) => Err("it leads".to_owned()),
+                        Err(error) => Err(error.to_string()),
+                    }
+                })
+            })
+            .collect();
+        let mut met = Vec::new();
+        for task in tasks {
+            met.push(task.await??);
+        }
+        let micros = started.elapsed().as_micros();
+        if met.first().and_then(|(_, columns)| columns.members(world)).is_none() {
+            return Err("the roster does not fit".into());
+        }
+        println!("{micros}");
+        Ok(())
+    })
+}

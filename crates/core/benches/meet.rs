@@ -3,6 +3,8 @@
 //! `cargo bench -p rallypoint --bench meet`. The leader is one process with one thread, as in life; all
 //! members are tasks of a second one.
 
+#![expect(clippy::print_stdout, reason = "figures are what it is for")]
+
 use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::rendezvous::message::{Offer, VERSION};
 use rallypoint::rendezvous::{self, Contact, Introduction, Part, RendezvousError, WayToMeet};

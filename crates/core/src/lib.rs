@@ -3,7 +3,7 @@
 //! The types are the architecture; each stage takes the value before it and knows more:
 //!
 //! ```text
-//! Environ  ->  Allocation  ->  Plan  ->  Roster  ->  ChildEnv
+//! Environ  ->  Allocation  ->  Plan  ->  Roster  ->  ChildEnv  ->  Outcome
 //! ```
 //!
 //! | stage | room |
@@ -13,9 +13,11 @@
 //! | [`Plan`](plan::Plan): members with roles, devices, CPUs; no address | [`plan`], [`roles`], [`devices`] |
 //! | [`Roster`](roster::Roster): the plan plus one endpoint a member | [`roster`], [`address`] |
 //! | [`ChildEnv`](framework::ChildEnv): the variables of one child | [`framework`] |
+//! | [`Outcome`](outcome): how every member ended | [`job`] decides, [`supervise`] does |
 //!
-//! Only [`environ`], [`machine`] and [`doctor`] touch the world; everything else is a function of its
-//! arguments. The library never prints, exits or panics on input.
+//! Only [`environ`], [`machine`], [`doctor`], [`ports`], [`rendezvous`], [`events`] and [`supervise`] touch the
+//! world; everything else is a function of its arguments. The library never exits or panics on input, and
+//! prints nothing but what members write.
 
 pub mod address;
 pub mod allocation;

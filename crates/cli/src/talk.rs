@@ -54,7 +54,8 @@ impl Talk {
         self.write(&format!("rallypoint: {line}\n"));
     }
 
-    fn end_bar(&mut self) {
+    /// Leaves the line of the progress bar, for whatever is printed next.
+    pub(crate) fn end_bar(&mut self) {
         if std::mem::take(&mut self.bar) {
             self.write("\n");
         }

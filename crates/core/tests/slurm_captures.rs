@@ -282,3 +282,37 @@ fn reserved_ports_are_read() {
         assert_eq!(ports.len(), 4);
     }
 }
+
+/// `n01:0,1 n02:2,3 ?:4`: who is where, as one task sees it.
+fn summary(allocation: &Allocation) -> String {
+    let mut by_host: BTreeMap<usize, (String, Vec<String>)> = BTreeMap::new();
+    for (rank, slot) in allocation.slots.iter().enumerate() {
+        let (key, name) = match slot.place {
+            Some(place) => (place.host as usize, allocation.hosts[place.host as usize].name.clone()),
+            None => (usize::MAX, "?".to_owned()),
+        };
+        by_host.entry(key).or_insert((name, Vec::new())).1.push(rank.to_string());
+    }
+    by_host
+        .into_values()
+        .map(|(name, ranks)| format!("{name}:{}", ranks.join(",")))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn layouts_of_all_jobs() {
+    let mut lines = Vec::new();
+    for job in jobs() {
+        let mut seen = BTreeSet::new();
+        for (task, environ) in &job.tasks {
+            // The first task of each step, and what stands outside of steps.
+            let step = truth(task).map(|truth| truth.step);
+            if seen.insert(step) {
+                let allocation = allocation(&job, task, environ);
+                lines.push(format!("{} {task}: {}", job.name, summary(&allocation)));
+            }
+        }
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}

@@ -73,6 +73,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         super::plan::write(&mut std::io::stdout().lock(), &plan)?;
         return Ok(Exit::Success);
     }
+    // What the scheduler reserved for this step comes before any free port.
+    if let (PortChoice::Any, Some([first, .., last])) = (&ports, plan.ports.as_deref()) {
+        ports = PortChoice::Range(*first..=*last);
+    }
     must_exist(&args.command[0], environ.get(var::PATH))?;
     let place = meeting_place(args, &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.addresses)?;
@@ -127,6 +131,7 @@ fn agent(run: Run, place: Option<Place>, pipe: OwnedFd, quiet: bool) -> u8 {
     match result {
         Ok(code) => code,
         Err(error) => {
+            talk.end_bar();
             let code = error.code();
             _ = report(Err(Box::<RunError>::new(error)));
             code

@@ -40,6 +40,16 @@ pub(super) fn reap() -> Option<Reaped> {
     Some(Reaped { pid, status, peak_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0) })
 }
 
+/// True if this process has any child, ended or not.
+pub(super) fn has_children() -> bool {
+    // SAFETY: siginfo is plain data, for which zeros are valid; WNOWAIT leaves every child as it is.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0
+    }
+}
+
 /// Starts a command in a session of its own, with no signal blocked, that dies with this thread.
 pub(super) fn spawn(command: &mut Command) -> io::Result<u32> {
     let parent = rustix::process::getpid();

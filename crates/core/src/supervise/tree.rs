@@ -50,6 +50,11 @@ const LEAVING: Duration = Duration::from_millis(30);
 /// Ends everything below this process, which must be a subreaper: SIGTERM, a short while, then SIGKILL until
 /// nobody is left. Returns how many there were.
 pub(super) fn end_all(patience: Duration) -> usize {
+    // Every descendant is a child or below one, so without children there is nobody: no look through /proc.
+    while sys::reap().is_some() {}
+    if !sys::has_children() {
+        return 0;
+    }
     let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
     let mut first = descendants(me);
     let started = Instant::now();

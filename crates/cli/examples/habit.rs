@@ -100,7 +100,9 @@ fn main() {
         }
         // Writes down that it got a signal, then ends.
         ["tells-signal", file] => {
-            let script = format!("trap 'echo got TERM > {file}; exit 0' TERM; while :; do sleep 0.05; done");
+            let script = format!(
+                "trap 'echo got TERM > {file}; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+            );
             std::process::exit(
                 Command::new("sh").args(["-c", &script]).status().unwrap().code().unwrap_or(1),
             );

@@ -195,16 +195,18 @@ fn killing_the_leader_ends_the_others_in_time() {
 fn a_leader_that_dies_before_the_roster_is_replaced() {
     let scratch = Scratch::new("replaced");
     let folder = scratch.path("meet");
-    let first = member(&folder, &["--rank", "0"], SERVE_OR_WORK);
+    let first = member(&folder, &["--rank", "0", "--grace", "8s"], SERVE_OR_WORK);
     let port = leader_port(&folder);
-    let waiting = member(&folder, &["--rank", "1"], SERVE_OR_WORK);
+    let waiting = member(&folder, &["--rank", "1", "--grace", "8s"], SERVE_OR_WORK);
     first.wait_for_output("2 of 3");
     job::kill(first.agent(), "KILL");
     assert_eq!(first.wait().code, 69);
     // The one that waited takes over; the lost rank and the missing one come.
     wait_until("another leader", || meeting_file(&folder).is_some_and(|file| file["port"] != port));
-    let rest =
-        [member(&folder, &["--rank", "0"], SERVE_OR_WORK), member(&folder, &["--rank", "2"], SERVE_OR_WORK)];
+    let rest = [
+        member(&folder, &["--rank", "0", "--grace", "8s"], SERVE_OR_WORK),
+        member(&folder, &["--rank", "2", "--grace", "8s"], SERVE_OR_WORK),
+    ];
     for run in rest.into_iter().chain([waiting]).map(Running::wait) {
         assert_eq!(run.code, 0, "{}", run.stderr);
     }

@@ -115,7 +115,7 @@ fn who_ignores_sigterm_is_killed_after_the_grace() {
         .script(&format!("[ $RALLYPOINT_ROLE = ps ] && exec {} ignores-sigterm; sleep 0.5", habit()))
         .run();
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!((1.4..4.0).contains(&run.seconds), "{}", run.seconds);
+    assert!((1.4..9.0).contains(&run.seconds), "{}", run.seconds);
     assert!(run.stderr.contains("stopped (killed by SIGKILL)"), "{}", run.stderr);
 }
 
@@ -188,7 +188,7 @@ fn logs_tee_and_quiet() {
 fn events_tell_the_story() {
     let scratch = Scratch::new("events");
     let file = scratch.path("events");
-    let script = format!("[ $RALLYPOINT_ROLE = ps ] && exec {} listens; sleep 0.6", habit());
+    let script = format!("[ $RALLYPOINT_ROLE = ps ] && exec {} listens; sleep 2", habit());
     let run = Job::here(&["--ps", "1", "--workers", "1", "--events", &file]).script(&script).run();
     assert_eq!(run.code, 0, "{}", run.stderr);
     let events: Vec<serde_json::Value> = std::fs::read_to_string(file)
@@ -217,7 +217,7 @@ fn a_failed_member_may_come_back_to_its_port() {
     // It really can listen there again.
     let again = scratch.path("again");
     let script = format!(
-        "if mkdir {again}; then timeout 0.3 {0} listens; exit 1; else exec timeout 0.3 {0} listens; fi",
+        "if mkdir {again}; then timeout 2 {0} listens; exit 1; else exec timeout 2 {0} listens; fi",
         habit()
     );
     let run = Job::here(&["--workers", "1", "--restart", "worker=1", "--prefix", ""]).script(&script).run();
@@ -249,8 +249,7 @@ fn one_ctrl_c_stops_gracefully_and_two_at_once() {
     let scratch = Scratch::new("ctrl-c");
     let told = scratch.path("told");
     let running = Job::here(&["--workers", "1"]).habit(&["tells-signal", &told]).start();
-    running.wait_for_output("1 member on 1 host");
-    std::thread::sleep(Duration::from_millis(200));
+    running.wait_for_output("ready");
     running.signal("INT");
     let run = running.wait();
     assert_eq!(run.code, 67, "{}", run.stderr);
@@ -435,7 +434,7 @@ fn a_process_that_keeps_the_output_open_delays_nobody() {
         .script("setsid sleep 50 & true")
         .run();
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.seconds < 2.0, "{}", run.seconds);
+    assert!(run.seconds < 6.0, "{}", run.seconds);
 }
 
 #[test]

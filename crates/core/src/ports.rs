@@ -33,6 +33,8 @@ pub enum PortChoice {
     Any,
     /// A site's range.
     Range(RangeInclusive<u16>),
+    /// What the scheduler reserved; any free one where others have taken those.
+    Prefer(RangeInclusive<u16>),
     /// Base plus local rank.
     Base(u16),
 }
@@ -62,6 +64,10 @@ impl HeldPort {
     pub fn take(choice: &PortChoice, local_rank: u32, hand_over: HandOver) -> Result<HeldPort, PortError> {
         match choice {
             PortChoice::Any => HeldPort::bind(0, hand_over).map_err(PortError::None),
+            PortChoice::Prefer(range) => {
+                HeldPort::take(&PortChoice::Range(range.clone()), local_rank, hand_over)
+                    .or_else(|_| HeldPort::take(&PortChoice::Any, local_rank, hand_over))
+            }
             PortChoice::Base(base) => {
                 let port = base.saturating_add(u16::try_from(local_rank).unwrap_or(u16::MAX));
                 HeldPort::bind(port, hand_over).map_err(|source| PortError::Taken { port, source })
@@ -185,6 +191,8 @@ mod tests {
         assert!(error.starts_with(&format!("port {} cannot be had", first.port())), "{error}");
         let only = PortChoice::Range(first.port()..=first.port());
         assert!(HeldPort::take(&only, 0, HandOver::ReuseAddr).is_err());
+        let preferred = PortChoice::Prefer(first.port()..=first.port());
+        assert_ne!(HeldPort::take(&preferred, 0, HandOver::ReuseAddr).unwrap().port(), first.port());
         drop(first);
         assert!(HeldPort::take(&only, 5, HandOver::ReuseAddr).is_ok());
     }

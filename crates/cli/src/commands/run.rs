@@ -75,7 +75,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     // What the scheduler reserved for this step comes before any free port.
     if let (PortChoice::Any, Some([first, .., last])) = (&ports, plan.ports.as_deref()) {
-        ports = PortChoice::Range(*first..=*last);
+        ports = PortChoice::Prefer(*first..=*last);
     }
     must_exist(&args.command[0], environ.get(var::PATH))?;
     let place = meeting_place(args, &environ, &allocation, &plan)?;

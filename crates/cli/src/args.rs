@@ -120,7 +120,7 @@ pub(crate) struct MeetArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct PortArgs {
-    /// First port of a host; each member there takes the next [default: any free port]
+    /// First port of a host; each member there takes the next [default: the step's reserved ports, else any free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "port_range")]
     pub(crate) port_base: Option<u16>,
     /// Free ports of this range only: 20000-20999

@@ -127,7 +127,8 @@ pub fn find_on_path(name: &str, path: Option<&str>) -> Option<PathBuf> {
     std::env::split_paths(path?).map(|folder| folder.join(name)).find(|file| is_executable(file))
 }
 
-fn is_executable(file: &Path) -> bool {
+/// True for a file that somebody may run.
+pub fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

@@ -8,7 +8,7 @@ use rallypoint::allocation::{Allocation, Scheduler};
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
 use rallypoint::job::{Rules, Until};
-use rallypoint::machine::find_on_path;
+use rallypoint::machine::{find_on_path, is_executable};
 use rallypoint::plan::Plan;
 use rallypoint::ports::{HandOver, PortChoice};
 use rallypoint::rendezvous::{Key, RendezvousError, WayToMeet, address::Address, directory::Directory};
@@ -210,14 +210,12 @@ fn refuse(findings: &[Finding]) -> Exit {
 /// A program that does not exist is found before anything waits.
 fn must_exist(program: &OsStr, path: Option<&str>) -> Result<(), CannotRun> {
     let name = program.to_string_lossy();
-    let found =
-        if name.contains('/') { is_program(Path::new(program)) } else { find_on_path(&name, path).is_some() };
+    let found = if name.contains('/') {
+        is_executable(Path::new(program))
+    } else {
+        find_on_path(&name, path).is_some()
+    };
     if found { Ok(()) } else { Err(CannotRun::NoProgram { program: name.into_owned() }) }
-}
-
-fn is_program(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn private_folder(environ: &Environ) -> Result<PathBuf, CannotRun> {

@@ -55,8 +55,6 @@ pub enum RendezvousError {
     LostWhileWaiting { who: String, waited: u64, missing: String },
     #[error("a signal came while waiting for the others: {0}")]
     Interrupted(String),
-    #[error("--meet {text} is neither a directory nor host:port")]
-    NotAPlace { text: String },
     #[error(
         "no address of this machine is known that others could use; hint: choose one with --interface or --network"
     )]

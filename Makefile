@@ -43,7 +43,7 @@ unit:
 
 # Real TensorFlow, started by the real command
 tensorflow: $(BIN) $(VENV)/ready
-	RALLYPOINT=$(abspath $(BIN)) $(VENV)/bin/python -m pytest -q tests
+	RALLYPOINT=$(abspath $(BIN)) $(VENV)/bin/python -m pytest -q tests/tensorflow
 
 # docs/reference, from the code
 reference:

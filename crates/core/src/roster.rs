@@ -60,6 +60,8 @@ pub enum RosterError {
         "--interface and --network tell this machine's address alone, and there are {hosts} hosts; hint: use --host-suffix or --host-map, or `rallypoint run`, where each member tells its own"
     )]
     OtherHosts { hosts: usize },
+    #[error("{there} endpoints were told for {world} members")]
+    Endpoints { there: usize, world: u32 },
     #[error(transparent)]
     Address(#[from] AddressError),
 }
@@ -95,8 +97,11 @@ impl Roster {
     }
 
     /// A plan whose members have met: one endpoint a rank.
-    pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Option<Roster> {
-        (endpoints.len() == plan.members.len()).then_some(Roster { plan, endpoints })
+    pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
+        match endpoints.len() == plan.members.len() {
+            true => Ok(Roster { plan, endpoints }),
+            false => Err(RosterError::Endpoints { there: endpoints.len(), world: plan.world() }),
+        }
     }
 
     /// The file that `RALLYPOINT_ROSTER_FILE` names.

@@ -11,11 +11,13 @@ use rallypoint::job::{Rules, Until};
 use rallypoint::machine::{find_on_path, is_executable};
 use rallypoint::plan::Plan;
 use rallypoint::ports::{HandOver, PortChoice};
-use rallypoint::rendezvous::{Key, RendezvousError, WayToMeet, address::Address, directory::Directory};
+use rallypoint::rendezvous::{
+    Key, Meeting, RendezvousError, WayToMeet, address::Address, directory::Directory,
+};
 use rallypoint::roles::{Role, RoleRequest};
 use rallypoint::scheduler;
 use rallypoint::supervise::guard::{self, Side};
-use rallypoint::supervise::{Meeting, OutputStyle, Run, RunError, RunSpec, run_here, run_member};
+use rallypoint::supervise::{OutputStyle, Run, RunError, RunSpec, run_here, run_member};
 use rallypoint::variables as var;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};

@@ -6,20 +6,25 @@
 
 pub mod address;
 pub mod directory;
+mod exchange;
 mod gather;
+mod introduction;
 mod join;
 pub mod key;
 pub mod message;
+mod settle;
 pub mod wire;
 
+pub use exchange::{Exchanged, exchange};
 pub use gather::{Gathered, Incoming, Leader, Progress, Remote};
+pub use introduction::{Introduction, Meeting};
 pub use join::Link;
 pub use key::Key;
+pub use settle::{SettleError, settle};
 
 use crate::allocation::Scheduler;
 use crate::outcome::role_name;
 use crate::plan::Plan;
-use message::Offer;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -101,19 +106,6 @@ pub trait WayToMeet {
     fn port(&self) -> u16 {
         0
     }
-}
-
-/// What an agent brings to a meeting.
-#[derive(Debug, Clone)]
-pub struct Introduction {
-    pub offer: Offer,
-    pub world: u32,
-    pub key: Option<Key>,
-    pub timeout: Duration,
-    /// How long a member that was lost may take to come back.
-    pub rejoin: Duration,
-    /// The rank of a leader that was lost while we waited with it.
-    pub lost_leader: Option<u32>,
 }
 
 /// The part that this agent plays.

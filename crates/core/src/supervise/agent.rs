@@ -5,22 +5,21 @@
 
 use super::conductor::{Conductor, Others};
 use super::follower::follow;
-use super::launch::settle;
 use super::output::OutputStyle;
 use super::signals::{Sensed, Signals};
-use crate::allocation::{Allocation, Scheduler};
+use crate::allocation::Allocation;
 use crate::environ::Environ;
 use crate::events::JobEvent;
 use crate::framework::{Framework, FrameworkError};
 use crate::job::{Job, Rules};
-use crate::outcome::{OwnCode, name};
-use crate::plan::{JobSpec, Plan, PlanError};
+use crate::outcome::OwnCode;
+use crate::plan::{JobSpec, Plan};
 use crate::ports::{HandOver, HeldPort, PortChoice, PortError};
-use crate::rendezvous::message::{Columns, Offer, ToMember, VERSION};
+use crate::rendezvous::message::{Columns, ToMember};
 use crate::rendezvous::{
-    self, Gathered, Introduction, Key, Leader, Link, Part, Progress, RendezvousError, WayToMeet,
+    self, Gathered, Leader, Link, Meeting, Part, Progress, RendezvousError, SettleError, WayToMeet,
 };
-use crate::roster::{Addressing, Endpoint, Roster};
+use crate::roster::{Addressing, Endpoint, Roster, RosterError};
 use crate::signal;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -57,16 +56,6 @@ pub struct Run {
     pub plan: Plan,
     pub environ: Environ,
     pub spec: RunSpec,
-}
-
-/// How to meet the others.
-#[derive(Debug, Clone)]
-pub struct Meeting {
-    pub rank: Option<u32>,
-    pub key: Option<Key>,
-    pub timeout: Duration,
-    /// What the user calls this job; the scheduler's id otherwise.
-    pub job: Option<String>,
 }
 
 /// What a person may want to hear.
@@ -107,7 +96,9 @@ pub enum RunError {
     #[error(transparent)]
     Framework(#[from] FrameworkError),
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Settle(#[from] SettleError),
+    #[error(transparent)]
+    Roster(#[from] RosterError),
     #[error(transparent)]
     Address(#[from] crate::address::AddressError),
     #[error("nobody has the role that --until waits for; hint: --until all waits for everyone")]
@@ -123,7 +114,11 @@ impl RunError {
             RunError::Meeting(RendezvousError::Wire(_)) => OwnCode::LeaderLost.code(),
             RunError::Meeting(_) => OwnCode::MeetingFailed.code(),
             RunError::Port(_) | RunError::Io { .. } => OwnCode::NotStarted.code(),
-            RunError::Framework(_) | RunError::Plan(_) | RunError::Address(_) | RunError::NobodyDecides => 2,
+            RunError::Framework(_)
+            | RunError::Settle(_)
+            | RunError::Roster(_)
+            | RunError::Address(_)
+            | RunError::NobodyDecides => 2,
         }
     }
 }
@@ -152,7 +147,7 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<u8, 
             held.insert(member.rank, port);
         }
         let Run { plan, environ, spec, .. } = run;
-        let Some(roster) = Roster::met(plan, endpoints) else { return Err(RunError::NobodyDecides) };
+        let roster = Roster::met(plan, endpoints)?;
         let job = Job::new(&roster.plan, spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
         let mut conductor = Conductor::new(roster, job, held, &spec, &environ, talk)?;
         conductor.start();
@@ -172,9 +167,14 @@ pub fn run_member(
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
         // Whoever asks for something impossible hears it before the others have come.
         Job::new(&run.plan, run.spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
-        let rank = meeting.rank.or(run.plan.me);
-        let port = hold_own_port(&run, rank)?;
-        let mut introduction = introduce(&run, meeting, rank, port.port())?;
+        let port = meeting.hold_port(&run.plan, &run.spec.ports, run.spec.hand_over)?;
+        let mut introduction = meeting.introduce(
+            &run.plan,
+            run.environ.hostname.as_deref(),
+            &run.spec.addressing,
+            port.port(),
+            run.spec.grace,
+        )?;
         talk(Notice::Line(format!("meeting: {}", way.name())));
         loop {
             let mut say = |line| talk(Notice::Line(line));
@@ -231,61 +231,15 @@ pub(super) async fn ending(signals: &mut Signals) -> i32 {
     }
 }
 
-fn hold_own_port(run: &Run, rank: Option<u32>) -> Result<HeldPort, PortError> {
-    let place = rank.and_then(|rank| run.plan.members.get(rank as usize)?.place);
-    match (&run.spec.ports, place) {
-        // Without a rank there is no number on the host: a free one of the 1,024 from the base on.
-        (PortChoice::Base(base), None) => {
-            HeldPort::take(&PortChoice::Range(*base..=base.saturating_add(1023)), 0, run.spec.hand_over)
-        }
-        (choice, place) => {
-            HeldPort::take(choice, place.map_or(0, |place| place.local_rank), run.spec.hand_over)
-        }
-    }
-}
-
-fn introduce(run: &Run, meeting: &Meeting, rank: Option<u32>, port: u16) -> Result<Introduction, RunError> {
-    let me = rank.and_then(|rank| run.plan.members.get(rank as usize));
-    let host = match run.allocation.scheduler {
-        Scheduler::Local | Scheduler::Hypothetical => None,
-        _ => me.and_then(|member| run.plan.host(member)).map(str::to_owned),
-    };
-    let host = host.or_else(|| run.environ.hostname.clone()).unwrap_or_else(|| "localhost".to_owned());
-    let (addresses, chosen) = match (&run.spec.addressing.own, &run.spec.addressing.rule) {
-        (Some(choice), _) => (vec![choice.own_address()?.to_string()], true),
-        (None, crate::address::HostRule::Name) => {
-            (rendezvous::own_addresses().iter().map(ToString::to_string).collect(), false)
-        }
-        (None, rule) => (vec![rule.apply(&host)?], true),
-    };
-    let roles = run
-        .plan
-        .members
-        .chunk_by(|a, b| a.role == b.role)
-        .map(|members| format!("{}*{}", members[0].role, members.len()))
-        .collect::<Vec<_>>()
-        .join(",");
-    let offer = Offer {
-        version: VERSION,
-        rank,
-        job: meeting.job.clone().or_else(|| run.plan.job.clone()),
-        attempt: run.plan.attempt,
-        roles,
-        host,
-        machine: rendezvous::machine_id(),
-        addresses,
-        chosen,
-        port,
-        pid: std::process::id(),
-    };
-    Ok(Introduction {
-        offer,
-        world: run.plan.world(),
-        key: meeting.key.clone(),
-        timeout: meeting.timeout,
-        rejoin: run.spec.grace,
-        lost_leader: None,
-    })
+/// Adds what the members told; what is left of the run goes on with it.
+pub(super) fn settled(
+    run: Run,
+    rank: u32,
+    members: Vec<(String, Endpoint)>,
+) -> Result<(Roster, Environ, RunSpec), RunError> {
+    let Run { allocation, job, plan, environ, spec } = run;
+    let roster = rendezvous::settle(allocation, &job, plan, environ.cpus, rank, members)?;
+    Ok((roster, environ, spec))
 }
 
 /// The leader of many: gathers, then decides for all.
@@ -311,7 +265,7 @@ async fn lead(
             return Err(error);
         }
     };
-    let (roster, environ, spec) = settle(run, rank, members)?;
+    let (roster, environ, spec) = settled(run, rank, members)?;
     let job = Job::new(&roster.plan, spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
     let held = HashMap::from([(rank, port)]);
     let mut conductor = match Conductor::new(roster, job, held, &spec, &environ, talk) {
@@ -338,18 +292,6 @@ fn tell(plan: &Plan, progress: Progress, talk: Talk<'_>) {
         Progress::Waiting { come, world, missing, waited, limit } => {
             talk(Notice::Waiting { come, world, missing, waited: Some((waited, limit)) });
         }
-        Progress::Came { .. } => {}
-        Progress::Lost { rank, why } => {
-            talk(Notice::Line(format!(
-                "{} was lost while waiting: {why}",
-                name(&plan.members[rank as usize])
-            )));
-        }
-        Progress::Refused { peer, why } => {
-            talk(Notice::Line(format!("the member at {peer} was refused: {why}")))
-        }
-        Progress::Stranger { peer, why } => {
-            talk(Notice::Line(format!("a stranger at {peer} was turned away: {why}")))
-        }
+        other => other.line(plan).into_iter().for_each(|line| talk(Notice::Line(line))),
     }
 }

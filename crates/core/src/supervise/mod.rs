@@ -23,5 +23,5 @@ mod signals;
 mod sys;
 mod tree;
 
-pub use agent::{ClosingRow, Meeting, Notice, Run, RunError, RunSpec, run_here, run_member};
+pub use agent::{ClosingRow, Notice, Run, RunError, RunSpec, run_here, run_member};
 pub use output::OutputStyle;

@@ -1,0 +1,94 @@
+"""A pool that runs: submit to it, look at it, wait for what happens in it."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTBED = ROOT / "testbed/htcondor"
+RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
+# Inside a job, a path through a link may not exist.
+PYTHON = str(ROOT / "build/venv/bin/python")
+# No wait in these tests should come near it; it only ends one that hangs.
+LIMIT = 120.0
+
+
+def wait_for(what: str, found: Callable[[], object], limit: float = LIMIT) -> None:
+    until = time.monotonic() + limit
+    while not found():
+        assert time.monotonic() < until, f"waited {limit:.0f} s for {what}"
+        time.sleep(0.1)
+
+
+@dataclass
+class Pool:
+    folder: Path
+    # Hosts of their own; a personal pool has none.
+    hosts: list[str] = field(default_factory=list)
+
+    def run(self, *command: str, cwd: Path | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(self.folder / "as"), *command], cwd=cwd, capture_output=True, text=True, timeout=LIMIT
+        )
+        assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done
+
+    def submit(self, folder: Path, description: str) -> "Cluster":
+        (folder / "job.sub").write_text(description)
+        answer = self.run("condor_submit", "-terse", "job.sub", cwd=folder).stdout
+        return Cluster(self, folder, int(answer.split(".")[0]))
+
+    def host(self, what: str, name: str) -> None:
+        subprocess.run([TESTBED / "host", what, name], check=True, timeout=LIMIT)
+
+
+@dataclass
+class Cluster:
+    """The procs of one submission. Their log is `log`, their output `out.N` and `err.N`."""
+
+    pool: Pool
+    folder: Path
+    id: int
+
+    def text(self, *, only: str = "*") -> str:
+        return "".join(f"== {p.name}\n{p.read_text()}" for p in sorted(self.folder.glob(f"[eo][ru][rt].{only}")))
+
+    def log(self) -> str:
+        file = self.folder / "log"
+        return file.read_text() if file.exists() else ""
+
+    def codes(self) -> dict[int, int]:
+        """The exit code of every proc that has left the queue."""
+        ends = re.findall(
+            r"^005 \(\d+\.(\d+)\.\d+\).*\n\t\(\d\) (?:Normal termination \(return value (\d+)\)|Abnormal.*signal (\d+))",
+            self.log(),
+            re.M,
+        )
+        return {int(proc): int(code) if code else -int(signal) for proc, code, signal in ends}
+
+    def happened(self, event: str, proc: int | None = None) -> int:
+        """How often an event of the user log came: 001 executing, 004 evicted, 009 removed, 012 held."""
+        which = r"\d+" if proc is None else f"{proc:03d}"
+        return len(re.findall(rf"^{event} \(\d+\.{which}\.", self.log(), re.M))
+
+    def wait(self, procs: int, limit: float = LIMIT) -> dict[int, int]:
+        """Until so many procs have ended; their exit codes."""
+        try:
+            wait_for(f"the end of {procs} procs", lambda: len(self.codes()) >= procs, limit)
+        except AssertionError as error:
+            queue = self.pool.run("condor_q", "-af:j", "JobStatus", "HoldReason", "JobRunCount").stdout
+            raise AssertionError(f"{error}\n{queue}\n{self.text()}\n{self.log()}") from None
+        return self.codes()
+
+    def says(self, text: str, *, only: str = "*", limit: float = LIMIT) -> None:
+        try:
+            wait_for(f"{text!r}", lambda: text in self.text(only=only), limit)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text()}\n{self.log()}") from None
+
+    def act(self, tool: str, proc: int | None = None, *options: str) -> None:
+        self.pool.run(tool, *options, str(self.id) if proc is None else f"{self.id}.{proc}")

@@ -102,8 +102,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Meeting")]
 pub(crate) struct MeetArgs {
-    /// A directory that all members see, or host:port
-    #[arg(long, value_name = "DIR|HOST:PORT")]
+    /// auto, pmi, a directory that all members see, or host:port [default: auto]
+    #[arg(long, value_name = "WAY")]
     pub(crate) meet: Option<String>,
     /// This member's rank [default: the scheduler's, or the next free one]
     #[arg(long, value_name = "N", requires = "meet")]

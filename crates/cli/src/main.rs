@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod exit;
+mod meeting;
 #[cfg(test)]
 mod reference;
 mod settings;

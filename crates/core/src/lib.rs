@@ -22,6 +22,7 @@
 pub mod address;
 pub mod allocation;
 pub mod check;
+mod descriptor;
 pub mod devices;
 pub mod doctor;
 pub mod environ;

@@ -78,6 +78,10 @@ variables! {
     SLURM_STEP_GPUS = "SLURM_STEP_GPUS", Slurm, Read, "GPUs of the step on this host, or of this task when bound.";
     SLURM_JOB_GPUS = "SLURM_JOB_GPUS", Slurm, Read, "GPUs of the job on the first host; stale in a step without GPUs.";
     SLURM_GPUS = "SLURM_GPUS", Slurm, Read, "GPUs asked for in total: they may be uneven over the hosts.";
+    PMI_FD = "PMI_FD", Slurm, Read, "With `srun --mpi=pmi2`: the descriptor on which Slurm answers; members may meet through it.";
+    PMI_RANK = "PMI_RANK", Slurm, Read, "The task's rank, as PMI counts.";
+    PMI_SIZE = "PMI_SIZE", Slurm, Read, "The step's tasks, as PMI counts.";
+    PMI_JOBID = "PMI_JOBID", Slurm, Read, "The step, as PMI names it. Where members met through PMI, none of the four is handed on.";
 
     BATCH_SYSTEM = "BATCH_SYSTEM", HtCondor, Read, "`HTCondor` in its jobs.";
     CONDOR_JOB_AD = "_CONDOR_JOB_AD", HtCondor, Read, "The file with the job's attributes. Its presence means HTCondor.";

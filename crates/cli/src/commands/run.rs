@@ -2,18 +2,15 @@
 
 use crate::args::{EndingArgs, HandOverArg, OutputArgs, RunArgs, Switch, UntilArg};
 use crate::exit::{Exit, Failure, report};
+use crate::meeting::{self, Place};
 use crate::settings;
 use crate::talk::Talk;
-use rallypoint::allocation::{Allocation, Scheduler};
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
 use rallypoint::job::{Rules, Until};
 use rallypoint::machine::{find_on_path, is_executable};
 use rallypoint::plan::Plan;
 use rallypoint::ports::{HandOver, PortChoice};
-use rallypoint::rendezvous::{
-    Key, Meeting, RendezvousError, WayToMeet, address::Address, directory::Directory,
-};
 use rallypoint::roles::{Role, RoleRequest};
 use rallypoint::scheduler;
 use rallypoint::supervise::guard::{self, Side};
@@ -29,14 +26,6 @@ use thiserror::Error;
 enum CannotRun {
     #[error("{program} is not a program that can be run; hint: give its path, or put it on PATH")]
     NoProgram { program: String },
-    #[error(
-        "{world} members of {scheduler} have to meet; hint: give all of them the same --meet DIR, a directory that they share"
-    )]
-    NoMeeting { world: u32, scheduler: Scheduler },
-    #[error(
-        "inside an allocation of {hosts} hosts but not in a step; hint: start it with srun, one rallypoint a task, and give --meet DIR"
-    )]
-    NotInStep { hosts: usize },
     #[error("no private folder can be made in {}: {source}; hint: set TMPDIR", folder.display())]
     NoPrivateFolder { folder: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", file.display())]
@@ -80,7 +69,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         ports = PortChoice::Prefer(*first..=*last);
     }
     must_exist(&args.command[0], environ.get(var::PATH))?;
-    let place = meeting_place(args, &environ, &allocation, &plan)?;
+    let place = meeting::place(&args.meet, &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.addresses)?;
     let rules = rules(&args.ending)?;
     let private = private_folder(&environ)?;
@@ -97,17 +86,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         threads: args.threads == Switch::On,
         addressing,
         extra,
+        withheld: place.as_ref().map_or(&[], |place| place.way.taken_variables()),
         private: private.clone(),
     };
     let exit = guarded(Run { allocation, job, plan, environ, spec }, place, args.output.quiet);
     _ = std::fs::remove_dir_all(&private);
     exit
-}
-
-/// Where and as whom to meet the others.
-struct Place {
-    way: Box<dyn WayToMeet>,
-    meeting: Meeting,
 }
 
 /// Splits off the guard; the agent runs the job.
@@ -139,48 +123,6 @@ fn agent(run: Run, place: Option<Place>, pipe: OwnedFd, quiet: bool) -> u8 {
             code
         }
     }
-}
-
-/// `None` if all members run here.
-fn meeting_place(
-    args: &RunArgs,
-    environ: &Environ,
-    allocation: &Allocation,
-    plan: &Plan,
-) -> Result<Option<Place>, Failure> {
-    let Some(text) = &args.meet.meet else {
-        let here = |name: &String| {
-            environ.hostname.as_ref() == Some(name) || allocation.scheduler == Scheduler::Local
-        };
-        return match allocation.me {
-            Some(_) if plan.world() > 1 => {
-                Err(CannotRun::NoMeeting { world: plan.world(), scheduler: plan.scheduler }.into())
-            }
-            None if !(plan.hosts.len() == 1 && plan.hosts.iter().all(here)) => {
-                Err(CannotRun::NotInStep { hosts: plan.hosts.len() }.into())
-            }
-            _ => Ok(None),
-        };
-    };
-    let key = match environ.get_nonempty(var::RALLYPOINT_KEY_FILE) {
-        Some(file) => Some(Key::from_file(Path::new(file))?),
-        None => None,
-    };
-    let job = args.meet.job.as_deref().or(plan.job.as_deref());
-    let way: Box<dyn WayToMeet> = match host_and_port(text) {
-        true if key.is_none() => return Err(RendezvousError::NoKey { address: text.clone() }.into()),
-        true => Box::new(Address::new(text)?),
-        false => Box::new(Directory::new(Path::new(text), job, plan.attempt)?),
-    };
-    let meeting =
-        Meeting { rank: args.meet.rank, key, timeout: args.meet.meet_timeout, job: args.meet.job.clone() };
-    Ok(Some(Place { way, meeting }))
-}
-
-/// `host:port`, not a path.
-fn host_and_port(text: &str) -> bool {
-    !text.contains('/')
-        && text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 fn read_config(file: &Path) -> Result<(ConfigFile, String), Failure> {

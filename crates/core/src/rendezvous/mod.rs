@@ -12,6 +12,7 @@ mod introduction;
 mod join;
 pub mod key;
 pub mod message;
+pub mod pmi;
 mod settle;
 pub mod wire;
 
@@ -44,6 +45,8 @@ pub enum RendezvousError {
     Directory { path: PathBuf, reason: String },
     #[error("meeting file {}: {reason}; hint: {hint}", path.display())]
     MeetingFile { path: PathBuf, reason: String, hint: &'static str },
+    #[error("PMI: {reason}; hint: without `srun --mpi=pmi2` members can meet in a directory, --meet DIR")]
+    Pmi { reason: String },
     #[error("the leader cannot be reached: {reason}")]
     Unreachable { reason: String },
     #[error("the leader refuses this member: {why}")]
@@ -102,6 +105,18 @@ pub trait WayToMeet {
     fn replace(&mut self, gone: &Contact, contact: &Contact) -> Result<bool, RendezvousError>;
     /// Takes the publication back.
     fn retract(&mut self);
+    /// False for an agent that can only wait for another to lead.
+    fn may_lead(&self) -> bool {
+        true
+    }
+    /// What an agent that may not lead waits for.
+    fn awaited(&self) -> String {
+        "a leader".to_owned()
+    }
+    /// Variables that this way has used up, so that no member may inherit them.
+    fn taken_variables(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// The port that a leader has to listen on here; any otherwise.
     fn port(&self) -> u16 {
         0
@@ -117,6 +132,11 @@ pub enum Part {
 
 /// A leader that does not answer for this long is gone.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How often a place is looked at: at first, and at last. A step of many tasks is complete in a moment.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// How often one that waits for a leader says so.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Finds the leader or becomes it. `say` is told what a person may want to know.
 pub async fn meet(
@@ -127,6 +147,8 @@ pub async fn meet(
     let started = Instant::now();
     let mut gone: Option<(Contact, Instant)> = None;
     let mut last_reason = "nobody has published one".to_owned();
+    let mut next_word = started + PROGRESS;
+    let mut pause = FIRST_PAUSE;
     loop {
         if started.elapsed() > introduction.timeout {
             return Err(RendezvousError::NoLeader {
@@ -135,6 +157,14 @@ pub async fn meet(
             });
         }
         match way.look()? {
+            None if !way.may_lead() => {
+                last_reason = format!("still waiting for {}", way.awaited());
+                if Instant::now() >= next_word {
+                    let (waited, limit) = (started.elapsed().as_secs(), introduction.timeout.as_secs());
+                    say(format!("waiting for {} ({waited} s of {limit} s)", way.awaited()));
+                    next_word = Instant::now() + PROGRESS;
+                }
+            }
             None => {
                 if let Some(leader) = lead(way, introduction, None).await? {
                     return Ok(Part::Leader(Box::new(leader)));
@@ -174,7 +204,8 @@ pub async fn meet(
                 }
             },
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

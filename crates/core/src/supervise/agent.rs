@@ -44,6 +44,8 @@ pub struct RunSpec {
     pub addressing: Addressing,
     /// Variables that win over everything else.
     pub extra: Vec<(String, String)>,
+    /// Variables that no member inherits.
+    pub withheld: &'static [&'static str],
     /// A folder of this run alone, for the roster and the members' last words.
     pub private: PathBuf,
 }

@@ -39,6 +39,8 @@ pub(super) struct Launch {
     pub(super) command: Vec<OsString>,
     /// On top of what this process has.
     pub(super) variables: Vec<(String, String)>,
+    /// Of what this process has, what the member must not have.
+    pub(super) withheld: &'static [&'static str],
     pub(super) error_file: PathBuf,
     pub(super) log_folder: Option<PathBuf>,
     pub(super) port: Option<HeldPort>,
@@ -263,6 +265,7 @@ fn spawn(launch: &Launch) -> std::io::Result<(u32, pipe::Receiver, pipe::Receive
     let (stderr, child_stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     _ = std::fs::remove_file(&launch.error_file);
     let mut command = Command::new(&launch.command[0]);
+    launch.withheld.iter().for_each(|name| _ = command.env_remove(name));
     command
         .args(&launch.command[1..])
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))

@@ -45,6 +45,7 @@ pub(super) fn prepare(
             host: plan.host(member).unwrap_or("?").to_owned(),
             command: spec.command.clone(),
             variables: child.variables.into_iter().chain(spec.extra.iter().cloned()).collect(),
+            withheld: spec.withheld,
             error_file,
             log_folder: log_folder.clone(),
             port: Some(port),

@@ -86,6 +86,14 @@ pub fn context(environ: &Environ) -> Context {
     Context::Step
 }
 
+/// `212.0`: the step, which is the same for all its tasks, those of other het groups too. Two steps of one
+/// job must not meet.
+pub fn step_name(environ: &Environ) -> Option<String> {
+    let job = environ.get_nonempty(var::SLURM_JOB_ID).or(environ.get_nonempty(var::SLURM_JOBID))?;
+    let step = environ.get_nonempty(var::SLURM_STEP_ID).or(environ.get_nonempty(var::SLURM_STEPID))?;
+    (context(environ) == Context::Step).then(|| format!("{job}.{step}"))
+}
+
 /// True for a batch script whose `SLURM_STEP_*` belong to the step that submitted it.
 fn is_batch_with_leaked_step(environ: &Environ) -> bool {
     let is = |variable, value| environ.get(variable) == Some(value);

@@ -1,0 +1,35 @@
+//! Descriptors that whoever started this process left open for it.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Takes over a socket by its number and closes it for children. To be called once for each number.
+#[expect(unsafe_code, reason = "a number in a variable becomes an owned descriptor")]
+pub(crate) fn take_inherited_socket(number: i32) -> io::Result<OwnedFd> {
+    use std::os::fd::{BorrowedFd, FromRawFd};
+    if number <= 2 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no number of a socket"));
+    }
+    // SAFETY: the call only asks about a number; one that is not open is an error.
+    let kind = rustix::net::sockopt::socket_type(unsafe { BorrowedFd::borrow_raw(number) })?;
+    if kind != rustix::net::SocketType::STREAM {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a stream socket"));
+    }
+    // SAFETY: it is open, as the line above has seen; nothing in this process knows the number but the
+    // variable, which is read once.
+    let owned = unsafe { OwnedFd::from_raw_fd(number) };
+    fcntl_setfd(&owned, FdFlags::CLOEXEC)?;
+    Ok(owned)
+}
+
+/// True if a read would not wait.
+pub(crate) fn is_readable(descriptor: impl AsFd) -> io::Result<bool> {
+    let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&nothing)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -29,6 +29,9 @@ pub(crate) enum Command {
   rallypoint run --tf-config worker_0.json -- python train.py     one member from a file
   rallypoint run --workers 8 --framework torch --restart worker=3 -- python train.py")]
     Run(Box<RunArgs>),
+    /// Write a batch script that runs the job, and submit it
+    #[command(subcommand)]
+    Submit(SubmitCommand),
     /// Show every member: rank, role, index, host, devices, CPUs
     #[command(after_help = "Examples:
   srun rallypoint plan --ps 1 --workers rest      from inside a step
@@ -96,6 +99,111 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "dry_run", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SubmitCommand {
+    /// Through sbatch; its job id goes to stdout
+    #[command(after_help = "Examples:
+  rallypoint submit slurm -N 2 --ntasks-per-node 4 --gpus-per-node 4 --time 1:00:00 --ps 1 --env tf -- python train.py
+  rallypoint submit slurm -n 4 --ps 1 --sbatch=\"--qos=shared --mail-type=END\" --dry-run -- python train.py
+  rallypoint submit slurm -n 4 --time 10 --wait -- python train.py
+
+Options of run are handed on to it. Environments and defaults may stand in rallypoint.toml.")]
+    Slurm(Box<SubmitSlurmArgs>),
+}
+
+/// What every kind of submission has.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SubmitJobArgs {
+    /// Set up this environment first: [env.NAME] of rallypoint.toml
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Option<String>,
+    /// Print the script and submit nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Stay and tell the job's state and output; end with its exit code
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) handed_on: HandedOnArgs,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Options of `run` that `submit` hands on to it.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct HandedOnArgs {
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    #[command(flatten)]
+    pub(crate) meet: MeetArgs,
+    #[command(flatten)]
+    pub(crate) ports: PortArgs,
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
+    #[command(flatten)]
+    pub(crate) ending: EndingArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Whose variables the members get
+    #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
+    pub(crate) framework: FrameworkArg,
+    /// Turn each member's CPUs into thread settings
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) threads: Switch,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SubmitSlurmArgs {
+    #[command(flatten)]
+    pub(crate) job: SubmitJobArgs,
+    #[command(flatten)]
+    pub(crate) resources: SlurmResources,
+}
+
+/// What is asked of Slurm; names and values are sbatch's.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Resources")]
+pub(crate) struct SlurmResources {
+    /// Hosts: a number, or 2-4
+    #[arg(short = 'N', long, value_name = "N")]
+    pub(crate) nodes: Option<String>,
+    /// Tasks, one a member
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ntasks: Option<u32>,
+    /// Tasks on each host
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ntasks_per_node: Option<u32>,
+    /// CPUs of each task
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cpus_per_task: Option<u32>,
+    /// GPUs of each host: 4, or a100:4
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus_per_node: Option<String>,
+    /// GPUs of each task
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus_per_task: Option<String>,
+    /// Memory of each host: 64G
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) mem: Option<String>,
+    /// Time limit: minutes, 1:00:00 or 2-00:00
+    #[arg(short = 't', long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    #[arg(short = 'p', long, value_name = "NAME", help = "Partition")]
+    pub(crate) partition: Option<String>,
+    #[arg(short = 'A', long, value_name = "NAME", help = "Account")]
+    pub(crate) account: Option<String>,
+    /// The job's name [default: the script's]
+    #[arg(short = 'J', long, value_name = "NAME")]
+    pub(crate) job_name: Option<String>,
+    /// Where the job's output goes: logs/%j.out
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output_file: Option<String>,
+    /// More options of sbatch: --sbatch="--qos=shared --exclusive"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) sbatch: Vec<String>,
 }
 
 /// How members of several agents find each other.

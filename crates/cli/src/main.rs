@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod exit;
 mod meeting;
 #[cfg(test)]
@@ -10,8 +11,17 @@ mod settings;
 mod table;
 mod talk;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> std::process::ExitCode {
-    exit::report(commands::run(args::Args::parse())).into()
+    exit::report(run()).into()
+}
+
+fn run() -> Result<exit::Exit, exit::Failure> {
+    let mut command = args::Args::command();
+    command.build();
+    let typed = config::Config::read()?.complete(std::env::args_os().collect(), &command)?;
+    let matches = command.get_matches_from(typed);
+    let args = args::Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    commands::run(args, &matches)
 }

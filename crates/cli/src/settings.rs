@@ -34,7 +34,7 @@ pub(crate) fn job_spec(roles: &RoleArgs, gpus: &GpuArgs) -> Result<JobSpec, Fail
     })
 }
 
-fn role_request(args: &RoleArgs) -> Result<RoleRequest, Failure> {
+pub(crate) fn role_request(args: &RoleArgs) -> Result<RoleRequest, Failure> {
     if let Some(list) = &args.roles {
         return Ok(RoleRequest::List(list.parse()?));
     }

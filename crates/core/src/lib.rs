@@ -39,5 +39,6 @@ pub mod roles;
 pub mod roster;
 pub mod scheduler;
 pub mod signal;
+pub mod submit;
 pub mod supervise;
 pub mod variables;

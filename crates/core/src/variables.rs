@@ -126,6 +126,7 @@ variables! {
     RALLYPOINT_ROSTER_FILE = "RALLYPOINT_ROSTER_FILE", Rallypoint, Set, "A JSON file with every member's role, index, host and address.";
     RALLYPOINT_ERROR_FILE = "RALLYPOINT_ERROR_FILE", Rallypoint, Set, "Where the program may write why it failed, before it exits.";
     RALLYPOINT_KEY_FILE = "RALLYPOINT_KEY_FILE", Rallypoint, Read, "A file with the job's key: 64 hexadecimal digits, or any secret of 16 bytes or more.";
+    RALLYPOINT_CONFIG = "RALLYPOINT_CONFIG", Rallypoint, Read, "A file that is read before any other `rallypoint.toml`.";
 }
 
 #[cfg(test)]

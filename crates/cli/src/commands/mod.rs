@@ -7,14 +7,18 @@ mod env;
 mod hostlist;
 mod plan;
 mod run;
+mod submit;
 
 use crate::args::{Args, Command};
 use crate::exit::{Exit, Failure};
+use clap::ArgMatches;
 use std::io::Write;
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+/// `matches` is what `args` was made from, for those who want to know what was typed.
+pub(crate) fn run(args: Args, matches: &ArgMatches) -> Result<Exit, Failure> {
     match args.command {
         Command::Run(args) => run::run(&args),
+        Command::Submit(command) => submit::run(&command, innermost(matches)),
         Command::Plan(args) => plan::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Check(args) => check::run(&args),
@@ -22,6 +26,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Command::Hostlist(command) => hostlist::run(&command),
         Command::Completions { shell } => completions::run(shell),
     }
+}
+
+/// What belongs to the subcommand itself.
+fn innermost(mut matches: &ArgMatches) -> &ArgMatches {
+    while let Some((_, below)) = matches.subcommand() {
+        matches = below;
+    }
+    matches
 }
 
 /// Everything at once, after all that can fail has succeeded: an error leaves stdout empty.

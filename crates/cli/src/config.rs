@@ -1,0 +1,262 @@
+//! `rallypoint.toml`: named environments, and defaults for what may be typed.
+//!
+//! ```toml
+//! [run]                      # as if typed behind `rallypoint run`; what is typed wins
+//! grace = "60s"
+//!
+//! [submit.slurm]             # the same for `rallypoint submit slurm`
+//! partition = "gpu"
+//! sbatch = ["--qos=shared"]
+//!
+//! [env.tf17-py3]             # --env tf17-py3
+//! setup = ["module load tensorflow/1.7", "source ~/venv/bin/activate"]
+//! ```
+//!
+//! Looked for in this order, the nearer one wins, name by name: the file that `RALLYPOINT_CONFIG` names;
+//! `rallypoint.toml` in the working directory; `rallypoint/rallypoint.toml` in `~/.config`; `/etc/rallypoint.toml`.
+//! Never in parent directories, which may belong to anybody: the setup lines are run.
+
+use crate::exit::Failure;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+use rallypoint::submit::Setup;
+use rallypoint::variables as var;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub(crate) enum ConfigError {
+    #[error("cannot read {}: {source}", file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+    #[error("{}: {reason}", file.display())]
+    Nonsense { file: PathBuf, reason: String },
+    #[error("{}: [{table}] {key}: {reason}", file.display())]
+    BadDefault { file: PathBuf, table: String, key: String, reason: String },
+    #[error(
+        "--env {name}: there is no such environment; {known}; hint: write [env.{name}] setup = [\"module load ...\"] in rallypoint.toml"
+    )]
+    NoEnvironment { name: String, known: String },
+}
+
+type Defaults = BTreeMap<String, toml::Value>;
+
+/// One file, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    run: Defaults,
+    submit: BTreeMap<String, Defaults>,
+    env: BTreeMap<String, Environment>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Environment {
+    setup: Vec<String>,
+}
+
+/// What the files say, the nearest first.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    files: Vec<(PathBuf, File)>,
+}
+
+impl Config {
+    pub(crate) fn read() -> Result<Config, ConfigError> {
+        let mut files = Vec::new();
+        if let Some(named) = std::env::var_os(var::RALLYPOINT_CONFIG).filter(|name| !name.is_empty()) {
+            files.push((PathBuf::from(named), true));
+        }
+        files.push((PathBuf::from("rallypoint.toml"), false));
+        let home = std::env::var_os("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".config")));
+        files.extend(home.map(|home| (home.join("rallypoint/rallypoint.toml"), false)));
+        files.push((PathBuf::from("/etc/rallypoint.toml"), false));
+        let mut config = Config::default();
+        for (path, must_exist) in files {
+            match std::fs::read_to_string(&path) {
+                Ok(text) => config.files.push((path.clone(), parse(&path, &text)?)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {}
+                Err(source) => return Err(ConfigError::Unreadable { file: path, source }),
+            }
+        }
+        Ok(config)
+    }
+
+    /// The setup lines of an environment.
+    pub(crate) fn environment(&self, name: &str) -> Result<Setup, ConfigError> {
+        let found = self.files.iter().find_map(|(path, file)| Some((path, file.env.get(name)?)));
+        match found {
+            Some((path, environment)) => Ok(Setup {
+                name: name.to_owned(),
+                lines: environment.setup.clone(),
+                origin: path.display().to_string(),
+            }),
+            None => {
+                let names: Vec<&str> =
+                    self.files.iter().flat_map(|(_, file)| file.env.keys().map(String::as_str)).collect();
+                let known = match names.is_empty() {
+                    true => "none is known".to_owned(),
+                    false => format!("there are {}", names.join(", ")),
+                };
+                Err(ConfigError::NoEnvironment { name: name.to_owned(), known })
+            }
+        }
+    }
+
+    /// What was typed, with the files' defaults for what was not.
+    pub(crate) fn complete(&self, typed: Vec<OsString>, command: &Command) -> Result<Vec<OsString>, Failure> {
+        if self.files.is_empty() {
+            return Ok(typed);
+        }
+        // What cannot be parsed is reported by the parse that counts.
+        let Ok(matches) = command.clone().try_get_matches_from(&typed) else { return Ok(typed) };
+        let mut path = Vec::new();
+        let (mut matches, mut command) = (&matches, command);
+        while let Some((name, below)) = matches.subcommand() {
+            let Some(subcommand) = command.find_subcommand(name) else { break };
+            path.push(name);
+            (matches, command) = (below, subcommand);
+        }
+        let mut added: Vec<OsString> = Vec::new();
+        let mut done: Vec<String> = Vec::new();
+        for (file, content) in &self.files {
+            let defaults = match path.as_slice() {
+                ["run"] => Some(&content.run),
+                ["submit", scheduler] => content.submit.get(*scheduler),
+                _ => None,
+            };
+            for (key, value) in defaults.into_iter().flatten() {
+                let words = default_words(key, value, command).map_err(|reason| ConfigError::BadDefault {
+                    file: file.clone(),
+                    table: path.join("."),
+                    key: key.clone(),
+                    reason,
+                })?;
+                if !done.contains(key) && !is_overruled(key, command, matches) {
+                    added.extend(words);
+                    done.push(key.clone());
+                }
+            }
+        }
+        let mut complete = typed;
+        let before_options = 1 + path.len();
+        complete.splice(before_options..before_options, added);
+        Ok(complete)
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        ConfigError::Nonsense { file: path.to_owned(), reason: format!("{place}{}", error.message()) }
+    })
+}
+
+fn option<'a>(key: &str, command: &'a Command) -> Option<&'a Arg> {
+    command.get_arguments().find(|argument| argument.get_long() == Some(key))
+}
+
+/// `--key value`, as it would be typed.
+fn default_words(key: &str, value: &toml::Value, command: &Command) -> Result<Vec<OsString>, String> {
+    let option = option(key, command).ok_or("there is no such option")?;
+    let takes_value = option.get_action().takes_values();
+    let word = |value: &toml::Value| match value {
+        toml::Value::String(text) => Ok(OsString::from(format!("--{key}={text}"))),
+        toml::Value::Integer(number) => Ok(OsString::from(format!("--{key}={number}"))),
+        other => Err(format!("expected text or a number, found {}", other.type_str())),
+    };
+    match value {
+        toml::Value::Boolean(on) if !takes_value => {
+            Ok(on.then(|| OsString::from(format!("--{key}"))).into_iter().collect())
+        }
+        _ if !takes_value => Err(format!("expected true or false, found {}", value.type_str())),
+        toml::Value::Array(values) => values.iter().map(word).collect(),
+        value => Ok(vec![word(value)?]),
+    }
+}
+
+/// True if the option was typed, or one that excludes it.
+fn is_overruled(key: &str, command: &Command, matches: &ArgMatches) -> bool {
+    let typed = |argument: &Arg| {
+        let id = argument.get_id().as_str();
+        matches!(matches.value_source(id), Some(ValueSource::CommandLine))
+    };
+    let Some(option) = option(key, command) else { return true };
+    let excludes = |other: &&Arg| {
+        command.get_arg_conflicts_with(option).iter().any(|arg| arg.get_id() == other.get_id())
+            || command.get_arg_conflicts_with(other).iter().any(|arg| arg.get_id() == option.get_id())
+    };
+    typed(option) || command.get_arguments().filter(excludes).any(typed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Args;
+    use clap::CommandFactory;
+
+    fn config(files: &[(&str, &str)]) -> Config {
+        let parse =
+            |(name, text): &(&str, &str)| (PathBuf::from(name), parse(Path::new(name), text).unwrap());
+        Config { files: files.iter().map(parse).collect() }
+    }
+
+    fn complete(config: &Config, typed: &str) -> String {
+        let typed = typed.split(' ').map(OsString::from).collect();
+        let mut command = Args::command();
+        command.build();
+        match config.complete(typed, &command) {
+            Ok(words) => words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+            Err(error) => format!("error: {error}"),
+        }
+    }
+
+    #[test]
+    fn what_is_typed_wins() {
+        let config = config(&[
+            ("near", "[run]\nps = 1\ngrace = '60s'\ntee = false\nquiet = true\ntolerate = ['ps', 'worker']"),
+            ("far", "[run]\ngrace = '5s'\nthreads = 'off'"),
+        ]);
+        assert_eq!(
+            complete(&config, "rallypoint run -- python train.py"),
+            "rallypoint run --grace=60s --ps=1 --quiet --tolerate=ps --tolerate=worker --threads=off -- python train.py"
+        );
+        assert_eq!(
+            complete(&config, "rallypoint run --grace 1s --roles ps,worker --tolerate x -- a --threads"),
+            "rallypoint run --quiet --threads=off --grace 1s --roles ps,worker --tolerate x -- a --threads"
+        );
+        assert_eq!(complete(&config, "rallypoint plan --ps 2"), "rallypoint plan --ps 2");
+        assert_eq!(complete(&config, "rallypoint run --nonsense"), "rallypoint run --nonsense");
+    }
+
+    #[test]
+    fn what_cannot_be_says_where() {
+        let bad = |text: &str| complete(&config(&[("f.toml", text)]), "rallypoint run -- a");
+        assert_eq!(bad("[run]\npss = 1"), "error: f.toml: [run] pss: there is no such option");
+        assert_eq!(
+            bad("[run]\nquiet = 1"),
+            "error: f.toml: [run] quiet: expected true or false, found integer"
+        );
+        assert_eq!(bad("[run]\nps = 1.5"), "error: f.toml: [run] ps: expected text or a number, found float");
+        let text = parse(Path::new("f.toml"), "[run]\n\n[envv.x]\n").unwrap_err().to_string();
+        assert!(text.starts_with("f.toml: line 3: unknown field `envv`"), "{text}");
+    }
+
+    #[test]
+    fn environments_have_names() {
+        let config = config(&[
+            ("near", "[env.tf]\nsetup = ['a']"),
+            ("far", "[env.tf]\nsetup = ['b']\n[env.old]\nsetup = ['module load tensorflow/1.7']"),
+        ]);
+        assert_eq!(config.environment("tf").unwrap().lines, ["a"]);
+        assert_eq!(config.environment("old").unwrap().origin, "far");
+        let error = config.environment("tf18").unwrap_err().to_string();
+        assert!(error.contains("there are tf, old, tf; hint: write [env.tf18]"), "{error}");
+    }
+}

@@ -4,7 +4,6 @@ mod args;
 mod commands;
 mod config;
 mod exit;
-mod meeting;
 #[cfg(test)]
 mod reference;
 mod settings;

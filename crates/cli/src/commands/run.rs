@@ -1,8 +1,7 @@
 //! `rallypoint run`
 
-use crate::args::{EndingArgs, HandOverArg, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::args::{EndingArgs, HandOverArg, MeetArgs, OutputArgs, RunArgs, Switch, UntilArg};
 use crate::exit::{Exit, Failure, report};
-use crate::meeting::{self, Place};
 use crate::settings;
 use crate::talk::Talk;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
@@ -11,6 +10,7 @@ use rallypoint::job::{Rules, Until};
 use rallypoint::machine::{find_on_path, is_executable};
 use rallypoint::plan::Plan;
 use rallypoint::ports::{HandOver, PortChoice};
+use rallypoint::rendezvous::{Place, PlaceRequest, place};
 use rallypoint::roles::{Role, RoleRequest};
 use rallypoint::scheduler;
 use rallypoint::supervise::guard::{self, Side};
@@ -69,7 +69,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         ports = PortChoice::Prefer(*first..=*last);
     }
     must_exist(&args.command[0], environ.get(var::PATH))?;
-    let place = meeting::place(&args.meet, &environ, &allocation, &plan)?;
+    let place = place(&place_request(&args.meet), &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.addresses)?;
     let rules = rules(&args.ending)?;
     let private = private_folder(&environ)?;
@@ -123,6 +123,11 @@ fn agent(run: Run, place: Option<Place>, pipe: OwnedFd, quiet: bool) -> u8 {
             code
         }
     }
+}
+
+fn place_request(args: &MeetArgs) -> PlaceRequest {
+    let (meet, rank, job) = (args.meet.clone(), args.rank, args.job.clone());
+    PlaceRequest { meet, rank, job, timeout: args.meet_timeout }
 }
 
 fn read_config(file: &Path) -> Result<(ConfigFile, String), Failure> {

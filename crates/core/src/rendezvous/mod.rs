@@ -12,6 +12,7 @@ mod introduction;
 mod join;
 pub mod key;
 pub mod message;
+mod place;
 pub mod pmi;
 mod settle;
 pub mod wire;
@@ -21,6 +22,7 @@ pub use gather::{Gathered, Incoming, Leader, Progress, Remote};
 pub use introduction::{Introduction, Meeting};
 pub use join::Link;
 pub use key::Key;
+pub use place::{Place, PlaceError, PlaceRequest, place};
 pub use settle::{SettleError, settle};
 
 use crate::allocation::Scheduler;
@@ -94,7 +96,7 @@ pub struct Contact {
 }
 
 /// A place where a leader can be found.
-pub trait WayToMeet {
+pub trait WayToMeet: Send {
     /// What to tell people: `directory /shared/job`.
     fn name(&self) -> String;
     /// The leader that is published here, if any.

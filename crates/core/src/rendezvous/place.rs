@@ -1,28 +1,40 @@
-//! Where the members of a run meet: `--meet`, and what `auto` makes of the place we are in.
+//! Where members meet: `--meet`, and what `auto` makes of the place we are in.
 //!
 //! A scheduler with a way of its own adds it to [`automatic`].
 
-use crate::args::MeetArgs;
-use crate::exit::Failure;
-use rallypoint::allocation::{Allocation, Scheduler};
-use rallypoint::environ::Environ;
-use rallypoint::plan::Plan;
-use rallypoint::rendezvous::{
-    Key, Meeting, RendezvousError, WayToMeet, address::Address, directory::Directory, pmi::Pmi,
-};
-use rallypoint::scheduler::slurm;
-use rallypoint::variables as var;
+use super::address::Address;
+use super::directory::Directory;
+use super::pmi::Pmi;
+use super::{Key, Meeting, RendezvousError, WayToMeet};
+use crate::allocation::{Allocation, Scheduler};
+use crate::environ::Environ;
+use crate::plan::Plan;
+use crate::scheduler::slurm;
+use crate::variables as var;
 use std::path::Path;
+use std::time::Duration;
 use thiserror::Error;
 
+/// What the user asks for.
+#[derive(Debug, Clone)]
+pub struct PlaceRequest {
+    /// `auto`, `pmi`, a directory, or `host:port`; `None` is `auto`.
+    pub meet: Option<String>,
+    pub rank: Option<u32>,
+    /// What the user calls this job.
+    pub job: Option<String>,
+    pub timeout: Duration,
+}
+
 /// Where and as whom to meet the others.
-pub(crate) struct Place {
-    pub(crate) way: Box<dyn WayToMeet>,
-    pub(crate) meeting: Meeting,
+#[expect(missing_debug_implementations, reason = "a way to meet is a trait object")]
+pub struct Place {
+    pub way: Box<dyn WayToMeet>,
+    pub meeting: Meeting,
 }
 
 #[derive(Debug, Error)]
-enum CannotMeet {
+pub enum PlaceError {
     #[error(
         "{world} members of {scheduler} have to meet; hint: give all of them the same --meet DIR, a directory that they share"
     )]
@@ -37,23 +49,27 @@ enum CannotMeet {
         "--meet pmi: this is rank {rank} of {world}, but PMI says {pmi_rank} of {pmi_size}; hint: meet in a directory, --meet DIR"
     )]
     OtherPmi { rank: String, world: u32, pmi_rank: u32, pmi_size: u32 },
+    #[error(transparent)]
+    Meeting(#[from] RendezvousError),
+    #[error("the working directory is not known: {0}; hint: give --meet DIR")]
+    NoWorkingDirectory(std::io::Error),
 }
 
 /// `None` if all members run here.
-pub(crate) fn place(
-    args: &MeetArgs,
+pub fn place(
+    request: &PlaceRequest,
     environ: &Environ,
     allocation: &Allocation,
     plan: &Plan,
-) -> Result<Option<Place>, Failure> {
+) -> Result<Option<Place>, PlaceError> {
     let key = match environ.get_nonempty(var::RALLYPOINT_KEY_FILE) {
         Some(file) => Some(Key::from_file(Path::new(file))?),
         None => None,
     };
     // A scheduler's job may have several steps at once, which must not meet each other.
-    let job = args.job.clone().or_else(|| slurm::step_name(environ)).or_else(|| plan.job.clone());
+    let job = request.job.clone().or_else(|| slurm::step_name(environ)).or_else(|| plan.job.clone());
     let directory = |folder: &Path| Directory::new(folder, job.as_deref(), plan.attempt);
-    let way: Option<Box<dyn WayToMeet>> = match args.meet.as_deref() {
+    let way: Option<Box<dyn WayToMeet>> = match request.meet.as_deref() {
         None | Some("auto") => automatic(environ, allocation, plan, &directory)?,
         Some("pmi") => Some(Box::new(pmi(environ, plan)?)),
         Some(text) if is_host_and_port(text) => match key {
@@ -62,7 +78,7 @@ pub(crate) fn place(
         },
         Some(folder) => Some(Box::new(directory(Path::new(folder))?)),
     };
-    let meeting = Meeting { rank: args.rank, key, timeout: args.meet_timeout, job };
+    let meeting = Meeting { rank: request.rank, key, timeout: request.timeout, job };
     Ok(way.map(|way| Place { way, meeting }))
 }
 
@@ -72,14 +88,14 @@ fn automatic(
     allocation: &Allocation,
     plan: &Plan,
     directory: &dyn Fn(&Path) -> Result<Directory, RendezvousError>,
-) -> Result<Option<Box<dyn WayToMeet>>, Failure> {
+) -> Result<Option<Box<dyn WayToMeet>>, PlaceError> {
     match (allocation.scheduler, allocation.me) {
         (Scheduler::Local, _) => Ok(None),
         (_, Some(_)) if plan.world() == 1 => Ok(None),
         (Scheduler::Slurm, Some(_)) => in_a_step(environ, plan, directory).map(Some),
-        (scheduler, Some(_)) => Err(CannotMeet::NoWay { world: plan.world(), scheduler }.into()),
+        (scheduler, Some(_)) => Err(PlaceError::NoWay { world: plan.world(), scheduler }),
         (_, None) if plan.hosts.len() == 1 && environ.hostname.as_ref() == plan.hosts.first() => Ok(None),
-        (_, None) => Err(CannotMeet::NotInStep { hosts: plan.hosts.len() }.into()),
+        (_, None) => Err(PlaceError::NotInStep { hosts: plan.hosts.len() }),
     }
 }
 
@@ -89,29 +105,30 @@ fn in_a_step(
     environ: &Environ,
     plan: &Plan,
     directory: &dyn Fn(&Path) -> Result<Directory, RendezvousError>,
-) -> Result<Box<dyn WayToMeet>, Failure> {
+) -> Result<Box<dyn WayToMeet>, PlaceError> {
     if environ.get_nonempty(var::PMI_FD).is_some() {
         match pmi(environ, plan) {
             // PMI counts each het group apart: no way for all of them.
-            Err(error) if matches!(error.downcast_ref(), Some(CannotMeet::OtherPmi { .. })) => {}
+            Err(PlaceError::OtherPmi { .. }) => {}
             other => return Ok(Box::new(other?)),
         }
     }
-    Ok(Box::new(directory(&std::env::current_dir()?)?))
+    Ok(Box::new(directory(&std::env::current_dir().map_err(PlaceError::NoWorkingDirectory)?)?))
 }
 
-fn pmi(environ: &Environ, plan: &Plan) -> Result<Pmi, Failure> {
+fn pmi(environ: &Environ, plan: &Plan) -> Result<Pmi, PlaceError> {
     let number = |variable: &'static str| {
         let value = environ.get_nonempty(variable).and_then(|value| value.parse::<u32>().ok());
-        value.ok_or(CannotMeet::NoPmi { variable })
+        value.ok_or(PlaceError::NoPmi { variable })
     };
-    let (descriptor, pmi_rank, pmi_size) =
-        (number(var::PMI_FD)?, number(var::PMI_RANK)?, number(var::PMI_SIZE)?);
+    let descriptor =
+        i32::try_from(number(var::PMI_FD)?).map_err(|_| PlaceError::NoPmi { variable: var::PMI_FD })?;
+    let (pmi_rank, pmi_size) = (number(var::PMI_RANK)?, number(var::PMI_SIZE)?);
     if plan.me != Some(pmi_rank) || plan.world() != pmi_size {
         let rank = plan.me.map_or("?".to_owned(), |rank| rank.to_string());
-        return Err(CannotMeet::OtherPmi { rank, world: plan.world(), pmi_rank, pmi_size }.into());
+        return Err(PlaceError::OtherPmi { rank, world: plan.world(), pmi_rank, pmi_size });
     }
-    Ok(Pmi::new(i32::try_from(descriptor)?, pmi_rank, pmi_size)?)
+    Ok(Pmi::new(descriptor, pmi_rank, pmi_size)?)
 }
 
 /// `host:port`, not a path.

@@ -84,13 +84,24 @@ fn a_contradiction_is_not_an_error_but_nothing_is_claimed() {
 #[test]
 fn variables_written_by_hand_are_enough() {
     // What programs that only imitate srun set, and TensorFlow's resolver reads.
-    let environ = Environ::from_variables([
-        ("SLURM_PROCID", "1"),
-        ("SLURM_STEP_NUM_TASKS", "4"),
-        ("SLURM_STEP_NODELIST", "t02n13,t02n41"),
-        ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
-    ]);
-    let allocation = scheduler::allocation(&environ, On::Slurm, &RoleRequest::default()).unwrap();
-    assert_eq!(allocation.me, Some(1));
-    assert_eq!(allocation.world(), 4);
+    let places = |rank: &str, more: &[(&str, &str)]| {
+        let variables = [
+            ("SLURM_PROCID", rank),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+            ("SLURM_STEP_NODELIST", "t02n13,t02n41"),
+            ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
+        ];
+        let environ = Environ::from_variables(variables.into_iter().chain(more.iter().copied()));
+        let allocation = scheduler::allocation(&environ, On::Slurm, &RoleRequest::default()).unwrap();
+        assert_eq!(allocation.me, rank.parse().ok());
+        allocation.slots.iter().map(|slot| slot.place.map(|place| place.host)).collect::<Vec<_>>()
+    };
+    for rank in ["0", "1", "2", "3"] {
+        assert_eq!(places(rank, &[]), [Some(0), Some(0), Some(1), Some(1)]);
+        assert_eq!(places(rank, &[("SLURM_DISTRIBUTION", "cyclic")]), [Some(0), Some(1), Some(0), Some(1)]);
+    }
+    assert_eq!(places("2", &[("SLURMD_NODENAME", "t02n41")]), [Some(0), Some(0), Some(1), Some(1)]);
+    // What is told of this task comes before what the distribution would give.
+    assert_eq!(places("2", &[("SLURMD_NODENAME", "t02n13")]), [None, None, Some(0), None]);
+    assert_eq!(places("2", &[("SLURM_LOCALID", "1")]), [None, None, Some(0), None]);
 }

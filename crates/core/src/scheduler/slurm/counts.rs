@@ -1,5 +1,6 @@
 //! Slurm's run-length lists of numbers: `2(x2),1` is 2, 2, 1.
 
+use crate::roles::MAX_MEMBERS;
 use thiserror::Error;
 
 /// A list that is not one, or not of the expected length.
@@ -9,10 +10,32 @@ pub enum CountsError {
     Syntax { found: String },
     #[error("it gives numbers for {found} hosts, and there are {expected}")]
     Length { found: u64, expected: usize },
+    #[error("it gives {found} numbers, more than {MAX_MEMBERS}")]
+    TooMany { found: u64 },
 }
 
 /// One number a host.
 pub(super) fn parse_counts(text: &str, hosts: usize) -> Result<Vec<u32>, CountsError> {
+    let (runs, total) = parse_runs(text)?;
+    if total != hosts as u64 {
+        return Err(CountsError::Length { found: total, expected: hosts });
+    }
+    Ok(expand(runs))
+}
+
+/// As many numbers as the list gives, where nobody knows how many hosts there are.
+pub fn expand_counts(text: &str) -> Result<Vec<u32>, CountsError> {
+    let (runs, total) = parse_runs(text)?;
+    if total > MAX_MEMBERS {
+        return Err(CountsError::TooMany { found: total });
+    }
+    Ok(expand(runs))
+}
+
+type Runs = Vec<(u32, u32)>;
+
+/// Numbers with how often each stands there, and how many these are in all.
+fn parse_runs(text: &str) -> Result<(Runs, u64), CountsError> {
     let mut runs = Vec::new();
     let mut total = 0u64;
     for entry in text.split(',') {
@@ -20,10 +43,11 @@ pub(super) fn parse_counts(text: &str, hosts: usize) -> Result<Vec<u32>, CountsE
         total = total.saturating_add(u64::from(run.1));
         runs.push(run);
     }
-    if total != hosts as u64 {
-        return Err(CountsError::Length { found: total, expected: hosts });
-    }
-    Ok(runs.into_iter().flat_map(|(count, times)| std::iter::repeat_n(count, times as usize)).collect())
+    Ok((runs, total))
+}
+
+fn expand(runs: Runs) -> Vec<u32> {
+    runs.into_iter().flat_map(|(count, times)| std::iter::repeat_n(count, times as usize)).collect()
 }
 
 fn parse_run(entry: &str) -> Option<(u32, u32)> {

@@ -15,12 +15,14 @@ use crate::environ::Environ;
 use crate::hostlist::{HostList, HostListError};
 use crate::roles::MAX_MEMBERS;
 use crate::variables as var;
-use counts::{CountsError, parse_counts};
+use counts::parse_counts;
 use gpus::{OwnGpus, others_look_alike, own_gpus};
 use layout::{Distribution, Groups, Position, Shape};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 use thiserror::Error;
+
+pub use counts::{CountsError, expand_counts};
 
 #[derive(Debug, Error)]
 pub enum SlurmError {
@@ -209,6 +211,14 @@ fn step(environ: &Environ) -> Result<Placed, SlurmError> {
         local_rank: number(environ, var::SLURM_LOCALID)?,
         neighbours,
     };
+    // Slurm always tells the neighbours; variables written by hand may not.
+    if environ.get_nonempty(var::SLURM_GTIDS).is_none()
+        && let Some(places) = foreseen(environ, &shape, &position)
+    {
+        let own_host = Some(places[rank as usize].host as usize);
+        let layout = places.into_iter().map(Some).collect();
+        return Ok(Placed { hosts, layout, me: Some(rank), own_host, notes: Vec::new() });
+    }
     let (layout, reason) = layout::place(&shape, &position);
     Ok(Placed {
         hosts,
@@ -217,6 +227,18 @@ fn step(environ: &Environ) -> Result<Placed, SlurmError> {
         own_host: Some(own_host),
         notes: reason.into_iter().collect(),
     })
+}
+
+/// The layout that the distribution gives, if nothing that is told of this task contradicts it.
+fn foreseen(environ: &Environ, shape: &Shape<'_>, position: &Position) -> Option<Vec<Place>> {
+    let Groups::One(_) = shape.groups else { return None };
+    let places = layout::foresee(shape)?;
+    let own = places.get(position.rank as usize)?;
+    let host_is_told = environ.get_nonempty(var::SLURMD_NODENAME).is_some() || position.node_id.is_some();
+    let agrees = (!host_is_told || own.host as usize == position.host)
+        && position.node_id.is_none_or(|id| id == own.host)
+        && position.local_rank.is_none_or(|local_rank| local_rank == own.local_rank);
+    agrees.then_some(places)
 }
 
 /// The step that a plain `srun` would start here: as many tasks as asked for, one a host otherwise.

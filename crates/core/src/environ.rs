@@ -63,17 +63,23 @@ pub enum EnvironError {
 impl Environ {
     /// This process's own environment. Looks for GPUs only where no mask names them.
     pub fn here() -> Environ {
-        let variables: BTreeMap<String, String> = std::env::vars_os()
-            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-            .collect();
+        Environ::here_with(
+            std::env::vars_os().map(|(name, value)| {
+                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+            }),
+        )
+    }
+
+    /// This machine with the given variables, for a caller that knows its environment better.
+    pub fn here_with<K: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Environ {
         let mut environ = Environ {
-            files: BTreeMap::new(),
             hostname: Some(machine::hostname()),
             cpus: Some(Cpus::here()),
-            gpus: GpuProbe::NotDone,
             now: SystemTime::now(),
             origin: "this process".to_owned(),
-            variables,
+            ..Environ::from_variables(variables)
         };
         if !MASKS.iter().any(|mask| environ.get(mask).is_some()) {
             environ.gpus = machine::probe_gpus(environ.get(var::PATH));
@@ -118,6 +124,15 @@ impl Environ {
             now: SystemTime::UNIX_EPOCH,
             origin: "given variables".to_owned(),
         }
+    }
+
+    /// Somebody else's variables; the files that they name are read if they are here.
+    pub fn captured<K: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Environ {
+        let mut environ = Environ::from_variables(variables);
+        environ.read_named_files(&FileOverrides::default(), None);
+        environ
     }
 
     /// The same with the text of a file that `variable` names.

@@ -15,7 +15,7 @@
 //! | [`ChildEnv`](framework::ChildEnv): the variables of one child | [`framework`] |
 //! | [`Outcome`](outcome): how every member ended | [`job`] decides, [`supervise`] does |
 //!
-//! Only [`environ`], [`machine`], [`doctor`], [`ports`], [`rendezvous`], [`events`] and [`supervise`] touch the
+//! Only [`environ`], [`machine`], [`doctor`], [`ports`], [`reach`], [`rendezvous`], [`events`] and [`supervise`] touch the
 //! world; everything else is a function of its arguments. The library never exits or panics on input, and
 //! prints nothing but what members write.
 
@@ -34,6 +34,7 @@ pub mod machine;
 pub mod outcome;
 pub mod plan;
 pub mod ports;
+pub mod reach;
 pub mod rendezvous;
 pub mod roles;
 pub mod roster;

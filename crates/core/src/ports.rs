@@ -140,24 +140,48 @@ impl HeldPort {
     }
 }
 
+/// True if a port is somebody's: listened on, or held. One that only waits for late packets is free.
+pub fn is_in_use(port: u16) -> bool {
+    match HeldPort::bind(port, HandOver::ReuseAddr) {
+        Ok(_) => false,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => !only_late_packets(port),
+        // Not ours to bind, for a reason of its own: only a listener makes it used.
+        Err(_) => listening().contains(&port),
+    }
+}
+
+/// True if the kernel keeps the port for connections that have ended, and for nothing else.
+fn only_late_packets(port: u16) -> bool {
+    let states: Vec<String> =
+        sockets().into_iter().filter(|(there, _)| *there == port).map(|(_, state)| state).collect();
+    // Who only holds a port is in no table, and cannot be told from nobody once a late packet is there;
+    // a held port has had no connections.
+    !states.is_empty() && states.iter().all(|state| state == "06")
+}
+
 /// Ports on which somebody on this machine listens.
 pub fn listening() -> HashSet<u16> {
+    sockets().into_iter().filter(|(_, state)| state == "0A").map(|(port, _)| port).collect()
+}
+
+/// Port and state of every socket that the kernel's tables show.
+fn sockets() -> Vec<(u16, String)> {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
         .filter_map(|table| std::fs::read_to_string(table).ok())
-        .flat_map(|text| parse_listening(&text))
+        .flat_map(|text| parse_sockets(&text))
         .collect()
 }
 
-/// Lines such as `  0: 0100007F:1F90 00000000:0000 0A ...`; `0A` is LISTEN.
-fn parse_listening(table: &str) -> Vec<u16> {
+/// Lines such as `  0: 0100007F:1F90 00000000:0000 0A ...`; `0A` is LISTEN, `06` TIME_WAIT.
+fn parse_sockets(table: &str) -> Vec<(u16, String)> {
     table
         .lines()
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace().skip(1);
             let (_, port) = fields.next()?.rsplit_once(':')?;
             let state = fields.nth(1)?;
-            (state == "0A").then(|| u16::from_str_radix(port, 16).ok()).flatten()
+            Some((u16::from_str_radix(port, 16).ok()?, state.to_owned()))
         })
         .collect()
 }
@@ -184,6 +208,27 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_others_and_free_ones() {
+        let held = HeldPort::take(&PortChoice::Any, 0, HandOver::ReuseAddr).unwrap();
+        assert!(is_in_use(held.port()), "held");
+        let port = held.port();
+        drop(held);
+        assert!(!is_in_use(port));
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert!(is_in_use(port), "listened on");
+        let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        // Who closes first keeps the connection for late packets, and the port with it.
+        drop((server, listener));
+        assert!(is_in_use(port), "half closed");
+        drop(client);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while is_in_use(port) {
+            assert!(std::time::Instant::now() < until, "late packets do not use a port");
+        }
+    }
+
+    #[test]
     fn ranges_and_bases() {
         let first = HeldPort::take(&PortChoice::Any, 0, HandOver::ReuseAddr).unwrap();
         let base = PortChoice::Base(first.port());
@@ -207,6 +252,7 @@ mod tests {
     #[test]
     fn listeners_in_the_kernels_table() {
         let table = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 00000000:0000 0A 0\n   1: 0100007F:1F91 0100007F:1F90 01 0\n";
-        assert_eq!(parse_listening(table), [8080]);
+        let sockets = [(8080, "0A".to_owned()), (8081, "01".to_owned())];
+        assert_eq!(parse_sockets(table), sockets);
     }
 }

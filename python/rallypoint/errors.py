@@ -1,0 +1,62 @@
+"""What can go wrong. The texts are those of the command: what was found, where, and a hint."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+
+class RallypointError(RuntimeError):
+    """Anything that rallypoint refuses or cannot do."""
+
+    @property
+    def hint(self) -> Optional[str]:
+        """What to do about it, where we know."""
+        _, found, hint = str(self).rpartition("hint: ")
+        return hint if found else None
+
+
+class AllocationError(RallypointError, ValueError):
+    """The scheduler's variables are missing, or contradict each other."""
+
+
+class MissingVariable(AllocationError, KeyError):
+    """A variable that the scheduler sets is not there."""
+
+    # KeyError would print its text in quotes.
+    __str__ = RuntimeError.__str__
+
+
+class RoleError(RallypointError, ValueError):
+    """Roles that do not fit the allocation, or are none."""
+
+
+class PlanError(RallypointError):
+    """GPUs that are asked for and not there."""
+
+
+class HostListError(RallypointError, ValueError):
+    """A host list, or a list of counts, that is none."""
+
+
+class AddressError(RallypointError, ValueError):
+    """An interface, a network or a rule for addresses that gives none."""
+
+
+class PortError(RallypointError):
+    """A port that cannot be had."""
+
+
+class RosterError(RallypointError):
+    """Addresses that are not known without a meeting."""
+
+
+class MeetingError(RallypointError):
+    """The members could not meet."""
+
+
+class MeetingTimeout(MeetingError, TimeoutError):
+    """Not all members came in time; the text names the missing."""
+
+
+class WorkersLost(RallypointError):
+    """Workers went away without a word; the text names them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -11,8 +10,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import Jobs, Plan, Roster, _gpus, split_jobs
+from .._agreed import agreed
 from .._rallypoint import HeldPort, resolve
-from ..errors import AllocationError, MeetingError, RoleError
+from ..errors import AllocationError, MeetingError
 from .base import Resolver
 
 
@@ -63,8 +63,11 @@ class ClusterResolver(Resolver):
         self._own_gpus: Optional[List[str]] = None
         counts, roles = split_jobs(jobs)
         environ = _gpus.given_environ()
-        if self._on == "auto" and "RALLYPOINT_RANK" in environ and "TF_CONFIG" in environ:
-            self._take_over(environ, counts)
+        started = agreed(environ) if self._on == "auto" else None
+        if started is not None:
+            if counts is not None:
+                started.expect(counts)
+            self._cluster_allocation, self.task_type, self.task_id = started
             return
         plan = resolve(
             counts,
@@ -117,20 +120,6 @@ class ClusterResolver(Resolver):
             raise AllocationError("no variable tells which member this is; hint: start it with srun")
         self._cluster_allocation = roster.cluster()
         self.task_type, self.task_id, self._own_gpus = me.role, me.index, me.devices
-
-    def _take_over(self, environ: Dict[str, str], counts: Optional[Dict[str, int]]) -> None:
-        """What `rallypoint run` agreed on."""
-        config = json.loads(environ["TF_CONFIG"])
-        self._cluster_allocation = config["cluster"]
-        self.task_type, self.task_id = config["task"]["type"], config["task"]["index"]
-        # An evaluator is not part of a cluster.
-        asked = {role: count for role, count in (counts or {}).items() if count and role != "evaluator"}
-        there = {role: len(addresses) for role, addresses in self._cluster_allocation.items()}
-        if counts is not None and asked != there:
-            raise RoleError(
-                f"this program asks for {asked}, but was started with {there}; "
-                "hint: give `rallypoint run` the same roles, or no jobs to the resolver"
-            )
 
     def _where(self, plan: Plan, meet: Optional[str], job: Optional[str]) -> Tuple[str, Optional[str]]:
         """Where to meet, and by which name."""

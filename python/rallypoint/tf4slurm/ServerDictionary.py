@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections import Counter
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .. import Roster, resolve
+from .._agreed import agreed
 from .._rallypoint import HeldPort
 from ..errors import AddressError, AllocationError, MissingVariable
 
@@ -34,7 +37,8 @@ def GetServerDictionary(
     """`(dictionary, task_type, task_index)` for this task of the step.
 
     `ListOfTFTasks` has a role for each rank: `["ps", "worker", "worker"]`. Ports are those that Slurm reserved for
-    the step (`srun --resv-ports`); where it did not, each task holds a free one and tells it to the others.
+    the step (`srun --resv-ports`); where it did not, each task holds a free one and tells it to the others. Under
+    `rallypoint run`, with or without Slurm, the dictionary is what was agreed on there.
 
     With `InfiniBand` the addresses are those of that network: by the site's rule (`host_suffix`, `host_map`, or
     RALLYPOINT_IB_SUFFIX and RALLYPOINT_IB_MAP), or each task's own interface (`interface`, or the first one of that
@@ -42,12 +46,18 @@ def GetServerDictionary(
     """
     if InfiniBand is None:
         InfiniBand = InfinyBand
+    roles = list(ListOfTFTasks)
+    started = agreed(os.environ)
+    if started is not None:
+        started.expect(Counter(roles))
+        if InfiniBand:
+            _to_stderr("the addresses are those of `rallypoint run`, whose --interface and --host-map choose the network")
+        return {"ps": [], "worker": [], **started.cluster}, started.role, started.index
     host_suffix, host_map = host_suffix or os.environ.get(IB_SUFFIX), host_map or os.environ.get(IB_MAP)
     if InfiniBand is False:
         interface = host_suffix = host_map = None
     elif InfiniBand and not (interface or host_suffix or host_map):
         interface = infiniband_interface()
-    roles = list(ListOfTFTasks)
     try:
         plan = resolve(roles, on="slurm")
     except AllocationError as error:
@@ -93,6 +103,4 @@ def infiniband_interface() -> str:
 
 
 def _to_stderr(line: str) -> None:
-    import sys
-
     sys.stderr.write(f"rallypoint: {line}\n")

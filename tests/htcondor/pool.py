@@ -92,3 +92,29 @@ class Cluster:
 
     def act(self, tool: str, proc: int | None = None, *options: str) -> None:
         self.pool.run(tool, *options, str(self.id) if proc is None else f"{self.id}.{proc}")
+
+
+def description(
+    arguments: str, *, universe: str = "vanilla", count: int = 3, shared: bool = True, more: str = ""
+) -> str:
+    """A submit description as a person writes it: rallypoint with these arguments, so many times."""
+    number = "$(Node)" if universe == "parallel" else "$(Process)"
+    lines = [
+        f"universe = {universe}",
+        f"executable = {RALLYPOINT}",
+        f"""arguments = "{arguments.replace('"', '""')}\"""",
+        f"transfer_executable = {not shared}",
+        f"should_transfer_files = {'NO' if shared else 'YES'}",
+        f"output = out.{number}",
+        f"error = err.{number}",
+        "log = log",
+        "request_memory = 128",
+        "+WantIOProxy = true",
+    ]
+    if not shared:
+        lines += ["stream_output = True", "stream_error = True"]
+    if universe == "parallel":
+        lines += [f"machine_count = {count}", '+ParallelShutdownPolicy = "WAIT_FOR_ALL"', more, "queue"]
+    else:
+        lines += [more, f"queue {count}"]
+    return "\n".join(lines) + "\n"

@@ -210,7 +210,7 @@ pub(crate) struct SlurmResources {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Meeting")]
 pub(crate) struct MeetArgs {
-    /// auto, pmi, a directory that all members see, or host:port [default: auto]
+    /// auto, pmi, chirp, a directory that all members see, or host:port [default: auto]
     #[arg(long, value_name = "WAY")]
     pub(crate) meet: Option<String>,
     /// This member's rank [default: the scheduler's, or the next free one]

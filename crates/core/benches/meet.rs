@@ -66,6 +66,7 @@ fn introduction(world: u32, rank: u32) -> Introduction {
             rank: Some(rank),
             job: None,
             attempt: 0,
+            runs: 0,
             roles: format!("worker*{world}"),
             host: format!("n{:05}", rank / 8),
             machine: format!("machine {}", rank / 8),
@@ -79,6 +80,7 @@ fn introduction(world: u32, rank: u32) -> Introduction {
         timeout: Duration::from_secs(60),
         rejoin: Duration::from_secs(10),
         lost_leader: None,
+        apart: false,
     }
 }
 
@@ -137,7 +139,7 @@ fn join_all(world: u32) -> Result<()> {
                             .await
                             .map(|columns| (link, columns))
                             .map_err(|e| e.to_string()),
-                        Ok(Part::Leader(_)) => Err("it leads".to_owned()),
+                        Ok(Part::Leader(_) | Part::Over { .. }) => Err("it does not follow".to_owned()),
                         Err(error) => Err(error.to_string()),
                     }
                 })

@@ -22,8 +22,10 @@ pub struct Allocation {
     pub scheduler: Scheduler,
     /// The scheduler's id of the job, the same for all members.
     pub job: Option<String>,
-    /// 0 for the first run; a requeue is the next attempt.
+    /// 0 for the first run; a requeue is the next attempt. The same for all members.
     pub attempt: u32,
+    /// Where each member is started again by itself, this one's own count.
+    pub apart: Option<Apart>,
     /// Every host once, in the scheduler's order.
     pub hosts: Vec<Host>,
     /// One a rank.
@@ -38,6 +40,18 @@ pub struct Allocation {
     pub ports: Option<Vec<u16>>,
     /// What a person should know about how this was read.
     pub notes: Vec<String>,
+}
+
+/// The scheduler starts a member again apart from the others, as HTCondor's vanilla universe does.
+///
+/// Then nobody knows the attempt before all have met: it is the most runs that any of them had before.
+/// All have ended in between, so every one has more than in the attempt before, and so does the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Apart {
+    /// How often this member was started before.
+    pub runs: u32,
+    /// Whether the scheduler starts the others again too if the job has failed.
+    pub retried: bool,
 }
 
 /// A machine of the allocation.

@@ -4,6 +4,9 @@
 pub const FORWARDED: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
+/// What asks a job to end.
+pub(crate) const TERMINATE: i32 = libc::SIGTERM;
+
 /// `SIGTERM`, or the number where it has no name here.
 pub fn name(signal: i32) -> String {
     let name = match signal {

@@ -88,6 +88,9 @@ variables! {
     CONDOR_MACHINE_AD = "_CONDOR_MACHINE_AD", HtCondor, Read, "The file with the slot's attributes.";
     CONDOR_PROCNO = "_CONDOR_PROCNO", HtCondor, Read, "The rank, in the parallel universe.";
     CONDOR_NPROCS = "_CONDOR_NPROCS", HtCondor, Read, "The number of nodes, in the parallel universe.";
+    CONDOR_JOB_IWD = "_CONDOR_JOB_IWD", HtCondor, Read, "The job's working directory; the submit directory itself where a file system is shared.";
+    CONDOR_SCRATCH_DIR = "_CONDOR_SCRATCH_DIR", HtCondor, Read, "The job's own directory on its host; a job that runs there has no shared file system.";
+    CONDOR_CHIRP_CONFIG = "_CONDOR_CHIRP_CONFIG", HtCondor, Read, "The file that tells how to speak chirp with the submit host, for `--meet chirp`.";
     CONDOR_SLOT = "_CONDOR_SLOT", HtCondor, Read, "The slot's name on its host.";
     CONDOR_ASSIGNED_GPUS = "_CONDOR_AssignedGPUs", HtCondor, Read, "GPUs of the slot; `10000` means none.";
 

@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use rallypoint::allocation::Allocation;
+use rallypoint::allocation::{Allocation, Apart};
+
 use rallypoint::environ::{Environ, FileOverrides};
 use rallypoint::roles::RoleRequest;
-use rallypoint::scheduler::{self, On};
+use rallypoint::scheduler::{self, On, htcondor};
 use std::path::PathBuf;
 
 fn environ(case: &str) -> Environ {
@@ -74,14 +75,42 @@ fn without_the_job_ad_the_error_says_how_to_give_it() {
 }
 
 #[test]
-fn restarts_are_attempts() {
+fn nodes_are_started_again_together_and_procs_apart() {
     let ad = |run: u32| format!("ClusterId = 9\nProcId = 1\nTotalSubmitProcs = 2\nJobRunCount = {run}\n");
-    for (run, attempt) in [(1, 0), (3, 2)] {
-        let environ =
-            Environ::from_variables([("_CONDOR_JOB_AD", "x")]).with_file("_CONDOR_JOB_AD", &ad(run));
-        let allocation = scheduler::allocation(&environ, On::Auto, &RoleRequest::default()).unwrap();
-        assert_eq!(allocation.attempt, attempt);
+    let read = |variables: &[(&str, &str)], ad: &str| {
+        let environ = Environ::from_variables(variables.iter().copied()).with_file("_CONDOR_JOB_AD", ad);
+        scheduler::allocation(&environ, On::Auto, &RoleRequest::default()).unwrap()
+    };
+    let vanilla = [("_CONDOR_JOB_AD", "x")];
+    let parallel = [("_CONDOR_JOB_AD", "x"), ("_CONDOR_PROCNO", "1"), ("_CONDOR_NPROCS", "2")];
+    for (run, before) in [(1, 0), (3, 2)] {
+        let nodes = read(&parallel, &ad(run));
+        assert_eq!((nodes.attempt, nodes.apart), (before, None));
+        // Nobody knows how often the other procs were started: the attempt is agreed on when they meet.
+        let procs = read(&vanilla, &ad(run));
+        assert_eq!((procs.attempt, procs.apart), (0, Some(Apart { runs: before, retried: false })));
     }
+    let retried =
+        ad(1) + "JobMaxRetries = 2\nOnExitRemove = NumJobCompletions > JobMaxRetries || ExitCode =?= 0\n";
+    assert!(read(&vanilla, &retried).apart.unwrap().retried);
+}
+
+#[test]
+fn the_submit_directory_is_shared_where_the_job_runs_in_it() {
+    let read = |iwd: &str, ad: &str| {
+        let variables =
+            [("_CONDOR_JOB_AD", "x"), ("_CONDOR_JOB_IWD", iwd), ("_CONDOR_SCRATCH_DIR", "/execute/dir_1")];
+        let environ = Environ::from_variables(variables).with_file("_CONDOR_JOB_AD", ad);
+        (htcondor::submit_directory(&environ), htcondor::cluster_name(&environ))
+    };
+    let id = "ClusterId = 12\nGlobalJobId = \"cm.lab#12.0#1794781739\"\n";
+    let transferred = format!("{id}Iwd = \"/execute/dir_1\"\nOrigIwd = \"/home/me/job\"\n");
+    let (folder, name) = read("/execute/dir_1", &transferred);
+    assert_eq!((folder, name.as_deref()), (Some(("/home/me/job".to_owned(), false)), Some("cm.lab-12")));
+    let (folder, _) = read("/home/me/job", "ClusterId = 12\nIwd = \"/home/me/job\"\n");
+    assert_eq!(folder, Some(("/home/me/job".to_owned(), true)));
+    let (folder, _) = read("/execute/dir_1", "ClusterId = 12\nIwd = \"/execute/dir_1\"\n");
+    assert_eq!(folder, Some(("/execute/dir_1".to_owned(), false)), "the scratch directory is never shared");
 }
 
 #[test]

@@ -169,6 +169,7 @@ fn allocation(tasks: &[u32], gpus: u32) -> Allocation {
         scheduler: Scheduler::Slurm,
         job: Some("1".to_owned()),
         attempt: 0,
+        apart: None,
         hosts,
         slots,
         me: None,

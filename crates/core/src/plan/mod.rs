@@ -2,7 +2,7 @@
 
 mod json;
 
-use crate::allocation::{Allocation, Host, HostGpus, Place, Scheduler};
+use crate::allocation::{Allocation, Apart, Host, HostGpus, Place, Scheduler};
 use crate::devices::{Device, DeviceList};
 use crate::hostlist::{HostList, Order};
 use crate::roles::{Role, RoleError, RoleRequest};
@@ -36,6 +36,8 @@ pub struct Plan {
     pub scheduler: Scheduler,
     pub job: Option<String>,
     pub attempt: u32,
+    /// Where each member is started again by itself, this one's own count.
+    pub apart: Option<Apart>,
     pub me: Option<u32>,
     pub hosts: Vec<String>,
     pub members: Vec<Member>,
@@ -113,6 +115,7 @@ impl Plan {
             scheduler: allocation.scheduler,
             job: allocation.job,
             attempt: allocation.attempt,
+            apart: allocation.apart,
             me: allocation.me,
             hosts: allocation.hosts.into_iter().map(|host| host.name).collect(),
             members,

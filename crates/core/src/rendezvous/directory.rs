@@ -1,42 +1,57 @@
-//! Meeting through a directory that all members can see.
+//! Meeting through a directory that all members can see: mounted, or the submit host's by chirp.
 //!
 //! The leader's contact stands in a file of mode 0600 that is created exclusively, so that exactly one
 //! agent leads. Its name holds the job and the attempt, so a leftover of an earlier attempt is never
 //! even looked at; one of the same name whose leader is gone is replaced, and by one contender alone.
 //! A file that belongs to somebody else, or that others could read, is refused.
 
+use super::chirp::Chirp;
+use super::folder::{Folder, Mounted, Submitted};
 use super::{Contact, RendezvousError, WayToMeet};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-/// Meeting files are small.
-const MAX_FILE: u64 = 64 << 10;
 /// A contender that takes longer to replace a leader has died.
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Directory {
-    folder: PathBuf,
-    file: PathBuf,
+    folder: Box<dyn Folder>,
+    file: String,
     ours: Option<String>,
 }
 
 impl Directory {
     /// `job` and `attempt` tell this meeting from others in the same directory.
-    pub fn new(folder: &Path, job: Option<&str>, attempt: u32) -> Result<Directory, RendezvousError> {
-        let bad = |reason: String| RendezvousError::Directory { path: folder.to_owned(), reason };
-        std::fs::create_dir_all(folder).map_err(|error| bad(format!("it cannot be made: {error}")))?;
-        let meta = folder.metadata().map_err(|error| bad(error.to_string()))?;
-        if !meta.is_dir() {
-            return Err(bad("it is not a directory".to_owned()));
-        }
+    pub fn new(path: &Path, job: Option<&str>, attempt: u32) -> Result<Directory, RendezvousError> {
+        let (folder, mode) = Mounted::new(path).map_err(|error| bad(path, error.to_string()))?;
+        Directory::in_folder(Box::new(folder), mode, job, attempt)
+    }
+
+    /// A directory of HTCondor's submit host.
+    pub fn by_chirp(
+        chirp: Chirp,
+        path: &Path,
+        job: Option<&str>,
+        attempt: u32,
+    ) -> Result<Directory, RendezvousError> {
+        let (folder, mode) = Submitted::new(chirp, path).map_err(|error| {
+            bad(path, format!("through chirp, {error}; hint: --meet DIR where one is shared"))
+        })?;
+        Directory::in_folder(Box::new(folder), mode, job, attempt)
+    }
+
+    fn in_folder(
+        folder: Box<dyn Folder>,
+        mode: u32,
+        job: Option<&str>,
+        attempt: u32,
+    ) -> Result<Directory, RendezvousError> {
         // In a directory that anybody may write to without the sticky bit, our file could be swapped.
-        if meta.mode() & 0o1002 == 0o0002 {
-            return Err(
-                bad("anybody may replace files in it; hint: chmod o-w, or choose another".to_owned()),
-            );
+        if mode & 0o1002 == 0o0002 {
+            let reason = "anybody may replace files in it; hint: chmod o-w, or choose another";
+            return Err(bad(folder.path(), reason.to_owned()));
         }
         let job: String = job
             .unwrap_or("job")
@@ -44,101 +59,100 @@ impl Directory {
             .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
             .take(100)
             .collect();
-        let file = folder.join(format!("rallypoint-{job}-{attempt}.meet"));
-        Ok(Directory { folder: folder.to_owned(), file, ours: None })
+        Ok(Directory { folder, file: format!("rallypoint-{job}-{attempt}.meet"), ours: None })
     }
 
     /// Writes a complete file under a name of its own, for an atomic step to its place.
-    fn prepare(&self, contact: &Contact) -> Result<PathBuf, RendezvousError> {
-        let path = self.folder.join(format!(".rallypoint-{}.tmp", contact.id));
-        let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+    fn prepare(&mut self, contact: &Contact) -> Result<String, RendezvousError> {
+        let name = format!(".rallypoint-{}.tmp", contact.id);
         let text = serde_json::to_string_pretty(contact).map_err(io::Error::from)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        Ok(path)
+        self.folder
+            .create(&name, text.as_bytes())
+            .map_err(|error| bad(self.folder.path(), format!("no meeting file can be made: {error}")))?;
+        Ok(name)
     }
 
-    fn takeover_file(&self, gone: &Contact) -> PathBuf {
-        let id: String = gone.id.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-        self.folder.join(format!(".rallypoint-takeover-{id}"))
+    fn refuse<T>(&self, reason: String, hint: &'static str) -> Result<T, RendezvousError> {
+        Err(RendezvousError::MeetingFile { path: self.folder.path().join(&self.file), reason, hint })
     }
+}
+
+fn bad(path: &Path, reason: String) -> RendezvousError {
+    RendezvousError::Directory { path: path.to_owned(), reason }
+}
+
+fn takeover_file(gone: &Contact) -> String {
+    let id: String = gone.id.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+    format!(".rallypoint-takeover-{id}")
 }
 
 impl WayToMeet for Directory {
     fn name(&self) -> String {
-        format!("directory {}", self.folder.display())
+        self.folder.name()
+    }
+
+    fn longest_pause(&self) -> Duration {
+        self.folder.pause()
     }
 
     fn look(&mut self) -> Result<Option<Contact>, RendezvousError> {
-        let refuse = |reason: String, hint| {
-            Err(RendezvousError::MeetingFile { path: self.file.clone(), reason, hint })
-        };
-        // Not through a link: it could point anywhere.
-        let file = match std::fs::File::options()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&self.file)
-        {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return refuse(
-                    "it belongs to somebody else".to_owned(),
-                    "choose another --meet directory or --job name",
-                );
+        const ANOTHER: &str = "choose another --meet directory or --job name";
+        let found = match self.folder.read(&self.file) {
+            Ok(found) => found,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::NotFound => Ok(None),
+                    _ if self.folder.may_recover(&error) => {
+                        Err(RendezvousError::unsteady(&self.folder.name(), &error))
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        self.refuse("it belongs to somebody else".to_owned(), ANOTHER)
+                    }
+                    io::ErrorKind::InvalidData => {
+                        self.refuse(format!("it is not a meeting file: {error}"), "remove it")
+                    }
+                    _ => self.refuse(error.to_string(), ANOTHER),
+                };
             }
-            Err(error) => return refuse(error.to_string(), "choose another --meet directory or --job name"),
         };
-        let meta = file.metadata()?;
-        if !meta.is_file() {
-            return refuse("it is not a file".to_owned(), "remove it");
+        if !found.is_file {
+            return self.refuse("it is not a file".to_owned(), "remove it");
         }
-        if meta.uid() != rustix::process::geteuid().as_raw() {
-            return refuse(
-                format!("it belongs to user {}", meta.uid()),
-                "choose another --meet directory or --job name",
-            );
+        if found.uid != self.folder.own_uid() {
+            return self.refuse(format!("it belongs to user {}", found.uid), ANOTHER);
         }
-        if meta.mode() & 0o077 != 0 {
-            return refuse(
-                format!("others may read it (mode {:o}), and it holds the key", meta.mode() & 0o777),
-                "remove it",
-            );
+        if found.mode & 0o077 != 0 {
+            let reason = format!("others may read it (mode {:o}), and it holds the key", found.mode & 0o777);
+            return self.refuse(reason, "remove it");
         }
-        let mut text = String::new();
-        file.take(MAX_FILE).read_to_string(&mut text)?;
-        match serde_json::from_str::<Contact>(&text) {
+        match serde_json::from_str::<Contact>(&found.text) {
             Ok(contact) => Ok(Some(contact)),
-            Err(error) => refuse(format!("it is not a meeting file: {error}"), "remove it"),
+            Err(error) => self.refuse(format!("it is not a meeting file: {error}"), "remove it"),
         }
     }
 
     fn claim(&mut self, contact: &Contact) -> Result<bool, RendezvousError> {
         let prepared = self.prepare(contact)?;
         // A link appears with all its content at once, and fails if the name is taken, on NFS too.
-        let linked = std::fs::hard_link(&prepared, &self.file);
-        _ = std::fs::remove_file(&prepared);
+        let linked = self.folder.link(&prepared, &self.file);
+        _ = self.folder.remove(&prepared);
         match linked {
             Ok(()) => {
                 self.ours = Some(contact.id.clone());
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(RendezvousError::Directory {
-                path: self.folder.clone(),
-                reason: format!("no meeting file can be made: {error}"),
-            }),
+            Err(error) => Err(bad(self.folder.path(), format!("no meeting file can be made: {error}"))),
         }
     }
 
     fn replace(&mut self, gone: &Contact, contact: &Contact) -> Result<bool, RendezvousError> {
-        let takeover = self.takeover_file(gone);
-        match std::fs::File::options().write(true).create_new(true).mode(0o600).open(&takeover) {
-            Ok(_) => {}
+        let takeover = takeover_file(gone);
+        match self.folder.create(&takeover, b"") {
+            Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let age = takeover.metadata().and_then(|meta| meta.modified()).map(|at| at.elapsed());
-                if age.is_ok_and(|age| age.is_ok_and(|age| age > TAKEOVER_LIMIT)) {
-                    _ = std::fs::remove_file(&takeover);
+                if self.folder.age(&takeover).is_ok_and(|age| age > TAKEOVER_LIMIT) {
+                    _ = self.folder.remove(&takeover);
                 }
                 return Ok(false);
             }
@@ -148,17 +162,17 @@ impl WayToMeet for Directory {
         let still_there = self.look()?.is_some_and(|there| there.id == gone.id);
         if still_there {
             let prepared = self.prepare(contact)?;
-            std::fs::rename(&prepared, &self.file)?;
+            self.folder.rename(&prepared, &self.file)?;
             self.ours = Some(contact.id.clone());
         }
-        _ = std::fs::remove_file(&takeover);
+        _ = self.folder.remove(&takeover);
         Ok(still_there)
     }
 
     fn retract(&mut self) {
         let Some(ours) = self.ours.take() else { return };
         if matches!(self.look(), Ok(Some(there)) if there.id == ours) {
-            _ = std::fs::remove_file(&self.file);
+            _ = self.folder.remove(&self.file);
         }
     }
 }
@@ -173,6 +187,7 @@ impl Drop for Directory {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     fn contact(id: &str) -> Contact {
         Contact {
@@ -232,10 +247,11 @@ mod tests {
         let folder = folder("refuse");
         let mut mine = Directory::new(&folder, None, 0).unwrap();
         mine.claim(&contact("x")).unwrap();
-        std::fs::set_permissions(&mine.file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let path = folder.join(&mine.file);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(mine.look().unwrap_err().to_string().contains("others may read it (mode 644)"));
-        std::fs::set_permissions(&mine.file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::write(&mine.file, "nonsense").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&path, "nonsense").unwrap();
         assert!(mine.look().unwrap_err().to_string().contains("not a meeting file"));
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(Directory::new(&folder, None, 0).unwrap_err().to_string().contains("anybody may replace"));

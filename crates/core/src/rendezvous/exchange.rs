@@ -66,6 +66,9 @@ async fn meet_all(
         let mut link = match meet(way, &introduction, say).await? {
             Part::Leader(leader) => return lead(*leader, plan, say).await,
             Part::Member(link) => link,
+            Part::Over { summary, .. } => {
+                return Err(RendezvousError::Refused { why: summary.join("; ") });
+            }
         };
         match follow(&mut link, until, plan, say).await {
             Ok(members) => return Ok(Exchanged { rank: link.rank, members }),
@@ -117,7 +120,7 @@ async fn lead(
         }
     });
     match gathered.await {
-        Ok(Gathered { rank, members, remotes }) => {
+        Ok(Gathered { rank, members, remotes, .. }) => {
             let mut on_the_line = remotes.len();
             let until = Instant::now() + HANG_UP;
             while on_the_line > 0 {
@@ -130,7 +133,7 @@ async fn lead(
             Ok(Exchanged { rank, members })
         }
         Err(error) => {
-            leader.dismiss(OwnCode::MeetingFailed.code(), &error.to_string());
+            leader.dismiss(&error, OwnCode::MeetingFailed.code());
             // Give the word a moment to leave.
             tokio::time::sleep(Duration::from_millis(100)).await;
             Err(error)

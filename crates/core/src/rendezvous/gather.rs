@@ -76,6 +76,8 @@ pub struct Leader {
     lost: BTreeMap<u32, Instant>,
     /// The leader's own rank.
     own: u32,
+    /// The scheduler has started this very member again, so this run of it is over.
+    superseded: bool,
     /// When the others were last told who is missing.
     told: Option<Instant>,
     started: Instant,
@@ -93,6 +95,9 @@ struct Seat {
 pub struct Gathered {
     /// This agent's own rank.
     pub rank: u32,
+    pub attempt: u32,
+    /// How often each rank was started before, where they are started apart.
+    pub runs: Vec<u32>,
     /// Host and endpoint a rank.
     pub members: Vec<(String, Endpoint)>,
     /// The others' lines, by rank.
@@ -149,6 +154,7 @@ impl Leader {
             introduction: introduction.clone(),
             lost: introduction.lost_leader.map(|rank| (rank, Instant::now())).into_iter().collect(),
             own: 0,
+            superseded: false,
             told: None,
             started: Instant::now(),
         };
@@ -200,6 +206,12 @@ impl Leader {
         self.incoming.recv().await
     }
 
+    /// Whether an offer is for this job, whatever its attempt.
+    pub fn is_for_this_job(&self, offer: &Offer) -> bool {
+        let own = &self.introduction.offer;
+        offer.version == own.version && offer.job == own.job && offer.roles == own.roles
+    }
+
     fn missing(&self) -> Vec<u32> {
         self.seats
             .iter()
@@ -210,6 +222,9 @@ impl Leader {
     }
 
     fn check_limits(&self, plan: &Plan, now: Instant) -> Result<(), RendezvousError> {
+        if self.superseded {
+            return Err(RendezvousError::Superseded);
+        }
         let overdue = self.lost.iter().find(|(_, since)| now >= **since + self.introduction.rejoin);
         if let Some((&rank, since)) = overdue {
             return Err(RendezvousError::LostWhileWaiting {
@@ -261,6 +276,8 @@ impl Leader {
                     say(Progress::Came { rank });
                     true
                 }
+                // The line closes without a word, and it looks for the next leader.
+                Err(_) if self.superseded => false,
                 Err(why) => {
                     say(Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
 
@@ -323,13 +340,28 @@ impl Leader {
                 None => return Err(format!("all {} members have come already", plan.world())),
             },
         };
-        if let Some(taken) = &self.seats[rank as usize] {
-            return Err(format!(
-                "rank {rank} ({}) is taken by pid {} on {}",
-                name(&plan.members[rank as usize]),
-                taken.offer.pid,
-                taken.offer.host
-            ));
+        match &self.seats[rank as usize] {
+            // A scheduler that started it again knows that the earlier run is over; its line may not.
+            Some(Seat { offer: taken, remote: earlier }) if offer.runs > taken.runs => match earlier {
+                Some(earlier) => {
+                    let why = "this member was started again elsewhere".to_owned();
+                    earlier.send(ToMember::Refused { why });
+                    self.seated -= 1;
+                }
+                None => {
+                    self.superseded = true;
+                    return Err(RendezvousError::Superseded.to_string());
+                }
+            },
+            Some(Seat { offer: taken, .. }) => {
+                return Err(format!(
+                    "rank {rank} ({}) is taken by pid {} on {}",
+                    name(&plan.members[rank as usize]),
+                    taken.pid,
+                    taken.host
+                ));
+            }
+            None => {}
         }
         self.lost.remove(&rank);
         self.seats[rank as usize] = Some(Seat { offer, remote });
@@ -352,7 +384,9 @@ impl Leader {
             };
             members.push((offer.host.clone(), Endpoint { address, port: offer.port }));
         }
-        let roster = ToMember::Roster(Columns::of(&members)?);
+        let runs: Vec<u32> = seats.iter().map(|seat| seat.offer.runs).collect();
+        let attempt = self.introduction.offer.attempt + runs.iter().max().copied().unwrap_or(0);
+        let roster = ToMember::Roster(Columns::of(attempt, &members)?);
         let encoded: Arc<[u8]> = serde_json::to_vec(&roster).map_err(std::io::Error::from)?.into();
         let mut remotes = HashMap::new();
         for (rank, seat) in seats.into_iter().enumerate() {
@@ -361,13 +395,18 @@ impl Leader {
                 remotes.insert(rank as u32, remote);
             }
         }
-        Ok(Gathered { rank, members, remotes })
+        Ok(Gathered { rank, attempt, runs, members, remotes })
     }
 
-    /// Tells everyone who has come that it is over.
-    pub fn dismiss(&self, code: u8, why: &str) {
+    /// Tells everyone who has come that it is over. Where members come back by themselves and this one
+    /// had to leave, the others hear nothing: they meet again under another leader.
+    pub fn dismiss(&self, error: &RendezvousError, code: u8) {
+        let leaves = matches!(error, RendezvousError::Interrupted(_) | RendezvousError::Superseded);
+        if self.introduction.apart && leaves {
+            return;
+        }
         for remote in self.remotes() {
-            remote.send(ToMember::Goodbye { code, summary: vec![why.to_owned()] });
+            remote.send(ToMember::Goodbye { code, summary: vec![error.to_string()] });
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Introduction {
     pub rejoin: Duration,
     /// The rank of a leader that was lost while we waited with it.
     pub lost_leader: Option<u32>,
+    /// Members are started again apart from each other: one that leaves is likely to come back.
+    pub apart: bool,
 }
 
 impl Meeting {
@@ -87,6 +89,7 @@ impl Meeting {
             rank,
             job: self.job.clone().or_else(|| plan.job.clone()),
             attempt: plan.attempt,
+            runs: plan.apart.map_or(0, |apart| apart.runs),
             roles,
             host,
             machine: machine_id(),
@@ -100,8 +103,10 @@ impl Meeting {
             world: plan.world(),
             key: self.key.clone(),
             timeout: self.timeout,
-            rejoin,
+            // The scheduler starts it again when it likes.
+            rejoin: if plan.apart.is_some() { self.timeout } else { rejoin },
             lost_leader: None,
+            apart: plan.apart.is_some(),
         })
     }
 }

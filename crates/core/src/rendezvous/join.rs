@@ -19,12 +19,23 @@ pub struct Link {
     outgoing: mpsc::Sender<ToLeader>,
 }
 
+/// What a leader says to an offer.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Welcome(Link),
+    /// An earlier attempt still runs; its end will be told on this line.
+    Later {
+        why: String,
+        link: Link,
+    },
+}
+
 impl Link {
     /// Connects and offers. Unreachable and broken are told apart from refused.
     pub(super) async fn join(
         contact: &Contact,
         introduction: &Introduction,
-    ) -> Result<Link, RendezvousError> {
+    ) -> Result<Answer, RendezvousError> {
         let key = introduction
             .key
             .clone()
@@ -44,7 +55,10 @@ impl Link {
             .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match answer {
             ToMember::Welcome { rank, leader } if rank.max(leader) < introduction.world => {
-                Ok(Link::new(rank, leader, reader, writer))
+                Ok(Answer::Welcome(Link::new(rank, leader, reader, writer)))
+            }
+            ToMember::Later { why } => {
+                Ok(Answer::Later { why, link: Link::new(u32::MAX, u32::MAX, reader, writer) })
             }
             ToMember::Refused { why } => Err(RendezvousError::Refused { why }),
             other => Err(WireError::Nonsense(format!("{other:?} is no answer to an offer")).into()),
@@ -90,6 +104,15 @@ impl Link {
     /// Says something; a line that is gone is noticed by [`Link::receive`].
     pub async fn send(&self, message: ToLeader) {
         _ = self.outgoing.send(message).await;
+    }
+
+    /// Waits for the end of an attempt that this member is not in: its exit code, and how it went.
+    pub(super) async fn end(&mut self) -> Result<(u8, Vec<String>), WireError> {
+        loop {
+            if let ToMember::Goodbye { code, summary } = self.receive().await? {
+                return Ok((code, summary));
+            }
+        }
     }
 
     /// Waits for the roster.

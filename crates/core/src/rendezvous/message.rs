@@ -39,6 +39,10 @@ pub enum ToMember {
     Refused {
         why: String,
     },
+    /// An earlier attempt is still running; stay on the line to hear its end.
+    Later {
+        why: String,
+    },
     /// Who has come and who is missing.
     Waiting {
         come: u32,
@@ -68,6 +72,8 @@ pub struct Offer {
     pub rank: Option<u32>,
     pub job: Option<String>,
     pub attempt: u32,
+    /// How often it was started before, where members are started again apart from each other.
+    pub runs: u32,
     /// The roles it was asked for; all must agree.
     pub roles: String,
     pub host: String,
@@ -96,6 +102,8 @@ pub struct Ended {
 /// The roster as columns, folded: a few bytes a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Columns {
+    /// The attempt, as all will call it.
+    pub attempt: u32,
     /// A host list: a name for each run of ranks on one host.
     pub hosts: String,
     /// A host list: an address for each run.
@@ -110,7 +118,7 @@ pub struct Columns {
 pub type CannotFold = FoldError;
 
 impl Columns {
-    pub fn of(members: &[(String, Endpoint)]) -> Result<Columns, CannotFold> {
+    pub fn of(attempt: u32, members: &[(String, Endpoint)]) -> Result<Columns, CannotFold> {
         let mut runs: Vec<(&str, &str)> = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
         let mut ports = String::with_capacity(members.len() * 4);
@@ -125,6 +133,7 @@ impl Columns {
             ports.push_str(&format!("{port:04x}"));
         }
         Ok(Columns {
+            attempt,
             hosts: HostList::fold(runs.iter().map(|(host, _)| host), Order::Kept)?.to_string(),
             addresses: HostList::fold(runs.iter().map(|(_, address)| address), Order::Kept)?.to_string(),
             counts,
@@ -167,7 +176,7 @@ mod tests {
                 (host.clone(), Endpoint { address: host, port: 40000 + i })
             })
             .collect();
-        let columns = Columns::of(&members).unwrap();
+        let columns = Columns::of(0, &members).unwrap();
         let json = serde_json::to_string(&columns).unwrap();
         assert!(json.len() < 5 * members.len(), "{} bytes", json.len());
         let again: Columns = serde_json::from_str(&json).unwrap();
@@ -181,6 +190,7 @@ mod tests {
         ] {
             assert_eq!(bad.members(1000), None);
         }
-        assert!(Columns::of(&[("a,b".to_owned(), Endpoint { address: "x".to_owned(), port: 1 })]).is_err());
+        let odd = [("a,b".to_owned(), Endpoint { address: "x".to_owned(), port: 1 })];
+        assert!(Columns::of(0, &odd).is_err());
     }
 }

@@ -5,10 +5,13 @@
 //! that is [`WayToMeet`], one small file a way.
 
 pub mod address;
+pub mod chirp;
 pub mod directory;
 mod exchange;
+mod folder;
 mod gather;
 mod introduction;
+pub mod job_ad;
 mod join;
 pub mod key;
 pub mod message;
@@ -20,6 +23,7 @@ pub mod wire;
 pub use exchange::{Exchanged, exchange};
 pub use gather::{Gathered, Incoming, Leader, Progress, Remote};
 pub use introduction::{Introduction, Meeting};
+use join::Answer;
 pub use join::Link;
 pub use key::Key;
 pub use place::{Place, PlaceError, PlaceRequest, place};
@@ -49,6 +53,10 @@ pub enum RendezvousError {
     MeetingFile { path: PathBuf, reason: String, hint: &'static str },
     #[error("PMI: {reason}; hint: without `srun --mpi=pmi2` members can meet in a directory, --meet DIR")]
     Pmi { reason: String },
+    #[error("{place} does not answer: {reason}")]
+    Unsteady { place: String, reason: String },
+    #[error("the scheduler has started this member again elsewhere; this run of it ends")]
+    Superseded,
     #[error("the leader cannot be reached: {reason}")]
     Unreachable { reason: String },
     #[error("the leader refuses this member: {why}")]
@@ -95,6 +103,13 @@ pub struct Contact {
     pub(crate) key: Option<String>,
 }
 
+impl RendezvousError {
+    /// A place that may answer the next time.
+    fn unsteady(place: &str, error: &std::io::Error) -> RendezvousError {
+        RendezvousError::Unsteady { place: place.to_owned(), reason: error.to_string() }
+    }
+}
+
 /// A place where a leader can be found.
 pub trait WayToMeet: Send {
     /// What to tell people: `directory /shared/job`.
@@ -119,6 +134,10 @@ pub trait WayToMeet: Send {
     fn taken_variables(&self) -> &'static [&'static str] {
         &[]
     }
+    /// How often it may be looked at, at most.
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE
+    }
     /// The port that a leader has to listen on here; any otherwise.
     fn port(&self) -> u16 {
         0
@@ -130,6 +149,11 @@ pub trait WayToMeet: Send {
 pub enum Part {
     Leader(Box<Leader>),
     Member(Link),
+    /// The attempt that ran when this agent came has ended without it.
+    Over {
+        code: u8,
+        summary: Vec<String>,
+    },
 }
 
 /// A leader that does not answer for this long is gone.
@@ -137,6 +161,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often a place is looked at: at first, and at last. A step of many tasks is complete in a moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// A place that did not answer is left alone for a while.
+const UNSTEADY_PAUSE: Duration = Duration::from_secs(1);
 /// How often one that waits for a leader says so.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -158,7 +184,20 @@ pub async fn meet(
                 reason: last_reason,
             });
         }
-        match way.look()? {
+        let found = match way.look() {
+            // A busy submit host is no reason to give up.
+            Err(RendezvousError::Unsteady { place, reason }) => {
+                last_reason = format!("{place} does not answer: {reason}");
+                if Instant::now() >= next_word {
+                    say(last_reason.clone());
+                    next_word = Instant::now() + PROGRESS;
+                }
+                tokio::time::sleep(UNSTEADY_PAUSE).await;
+                continue;
+            }
+            found => found?,
+        };
+        match found {
             None if !way.may_lead() => {
                 last_reason = format!("still waiting for {}", way.awaited());
                 if Instant::now() >= next_word {
@@ -173,7 +212,16 @@ pub async fn meet(
                 }
             }
             Some(contact) => match Link::join(&contact, introduction).await {
-                Ok(link) => return Ok(Part::Member(link)),
+                Ok(Answer::Welcome(link)) => return Ok(Part::Member(link)),
+                Ok(Answer::Later { why, mut link }) => {
+                    say(why.clone());
+                    let left = introduction.timeout.saturating_sub(started.elapsed());
+                    match tokio::time::timeout(left, link.end()).await {
+                        Ok(Ok((code, summary))) => return Ok(Part::Over { code, summary }),
+                        Ok(Err(_)) => gone = None,
+                        Err(_) => last_reason = why,
+                    }
+                }
                 Err(refused @ (RendezvousError::Refused { .. } | RendezvousError::NoKey { .. })) => {
                     return Err(refused);
                 }
@@ -198,7 +246,9 @@ pub async fn meet(
                             contact.pid,
                             contact.host
                         ));
-                        if let Some(leader) = lead(way, introduction, Some(&contact)).await? {
+                        if way.may_lead()
+                            && let Some(leader) = lead(way, introduction, Some(&contact)).await?
+                        {
                             return Ok(Part::Leader(Box::new(leader)));
                         }
                         gone = None;
@@ -207,7 +257,7 @@ pub async fn meet(
             },
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(way.longest_pause());
     }
 }
 

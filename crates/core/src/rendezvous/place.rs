@@ -3,13 +3,15 @@
 //! A scheduler with a way of its own adds it to [`automatic`].
 
 use super::address::Address;
+use super::chirp::Chirp;
 use super::directory::Directory;
+use super::job_ad::JobAd;
 use super::pmi::Pmi;
 use super::{Key, Meeting, RendezvousError, WayToMeet};
 use crate::allocation::{Allocation, Scheduler};
 use crate::environ::Environ;
 use crate::plan::Plan;
-use crate::scheduler::slurm;
+use crate::scheduler::{htcondor, slurm};
 use crate::variables as var;
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use thiserror::Error;
 /// What the user asks for.
 #[derive(Debug, Clone)]
 pub struct PlaceRequest {
-    /// `auto`, `pmi`, a directory, or `host:port`; `None` is `auto`.
+    /// `auto`, `pmi`, `chirp`, a directory, or `host:port`; `None` is `auto`.
     pub meet: Option<String>,
     pub rank: Option<u32>,
     /// What the user calls this job.
@@ -53,6 +55,10 @@ pub enum PlaceError {
     Meeting(#[from] RendezvousError),
     #[error("the working directory is not known: {0}; hint: give --meet DIR")]
     NoWorkingDirectory(std::io::Error),
+    #[error(
+        "no chirp: {reason}; hint: write `+WantIOProxy = true` into the submit description, or give all members the same --meet DIR, a directory that they share"
+    )]
+    NoChirp { reason: String },
 }
 
 /// `None` if all members run here.
@@ -67,9 +73,18 @@ pub fn place(
         None => None,
     };
     // A scheduler's job may have several steps at once, which must not meet each other.
-    let job = request.job.clone().or_else(|| slurm::step_name(environ)).or_else(|| plan.job.clone());
+    let of_scheduler = || match allocation.scheduler {
+        Scheduler::Slurm => slurm::step_name(environ),
+        Scheduler::HtCondor => htcondor::cluster_name(environ),
+        _ => None,
+    };
+    let job = request.job.clone().or_else(of_scheduler).or_else(|| plan.job.clone());
     let directory = |folder: &Path| Directory::new(folder, job.as_deref(), plan.attempt);
     let way: Option<Box<dyn WayToMeet>> = match request.meet.as_deref() {
+        None | Some("auto") if allocation.scheduler == Scheduler::HtCondor && plan.world() > 1 => {
+            Some(in_a_pool(environ, plan, job.as_deref(), key.is_some(), &directory)?)
+        }
+        Some("chirp") => Some(by_chirp(environ, plan, job.as_deref(), key.is_some())?),
         None | Some("auto") => automatic(environ, allocation, plan, &directory)?,
         Some("pmi") => Some(Box::new(pmi(environ, plan)?)),
         Some(text) if is_host_and_port(text) => match key {
@@ -129,6 +144,43 @@ fn pmi(environ: &Environ, plan: &Plan) -> Result<Pmi, PlaceError> {
         return Err(PlaceError::OtherPmi { rank, world: plan.world(), pmi_rank, pmi_size });
     }
     Ok(Pmi::new(descriptor, pmi_rank, pmi_size)?)
+}
+
+/// A job of HTCondor: the submit directory if the job runs in it, otherwise chirp.
+fn in_a_pool(
+    environ: &Environ,
+    plan: &Plan,
+    job: Option<&str>,
+    all_have_a_key: bool,
+    directory: &dyn Fn(&Path) -> Result<Directory, RendezvousError>,
+) -> Result<Box<dyn WayToMeet>, PlaceError> {
+    match htcondor::submit_directory(environ) {
+        Some((folder, true)) => Ok(Box::new(directory(Path::new(&folder))?)),
+        _ => by_chirp(environ, plan, job, all_have_a_key),
+    }
+}
+
+/// The parallel universe's nodes share an ad; procs of the vanilla universe only the submit directory.
+fn by_chirp(
+    environ: &Environ,
+    plan: &Plan,
+    job: Option<&str>,
+    all_have_a_key: bool,
+) -> Result<Box<dyn WayToMeet>, PlaceError> {
+    let missing = |reason: String| PlaceError::NoChirp { reason };
+    let file = environ
+        .get_nonempty(var::CONDOR_CHIRP_CONFIG)
+        .ok_or_else(|| missing(format!("{} is not set", var::CONDOR_CHIRP_CONFIG)))?;
+    let text = std::fs::read_to_string(file).map_err(|error| missing(format!("{file}: {error}")))?;
+    let chirp =
+        Chirp::parse(&text).ok_or_else(|| missing(format!("{file} does not tell host, port and cookie")))?;
+    let (folder, _) =
+        htcondor::submit_directory(environ).ok_or_else(|| missing("the job ad has no Iwd".to_owned()))?;
+    let folder = Path::new(&folder);
+    Ok(match (plan.apart, plan.me) {
+        (None, Some(node)) => Box::new(JobAd::new(chirp, folder, node, job, plan.attempt, all_have_a_key)?),
+        _ => Box::new(Directory::by_chirp(chirp, folder, job, plan.attempt)?),
+    })
 }
 
 /// `host:port`, not a path.

@@ -14,7 +14,7 @@
 
 use super::AllocationError;
 use super::classad::ClassAd;
-use crate::allocation::{Allocation, Host, Scheduler, Slot, places};
+use crate::allocation::{Allocation, Apart, Host, Scheduler, Slot, places};
 use crate::devices;
 use crate::environ::Environ;
 use crate::roles::MAX_MEMBERS;
@@ -58,6 +58,8 @@ struct Position {
     hosts: Option<Vec<String>>,
     /// My own.
     own_host: Option<String>,
+    /// All nodes of the parallel universe are started again together, procs of the vanilla universe apart.
+    together: bool,
 }
 
 pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
@@ -66,7 +68,7 @@ pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
         (None, None) => vanilla(environ, ad.as_ref().map_err(|error| error.again())?)?,
         _ => parallel(environ, ad.as_ref().ok())?,
     };
-    let Position { rank, world, hosts: all_hosts, own_host } = position;
+    let Position { rank, world, hosts: all_hosts, own_host, together } = position;
     if u64::from(world) > MAX_MEMBERS {
         return Err(HtCondorError::TooMany { world }.into());
     }
@@ -75,15 +77,14 @@ pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
     }
     let (hosts, mut slots) = lay_out(all_hosts, own_host, rank, world);
     slots[rank as usize].cpus = own_cpus(environ, ad.as_ref().ok());
+    let ad = ad.as_ref().ok();
+    // 1 in the first run; absent in an ad older than the first start.
+    let runs = ad.and_then(|ad| ad.ad.number("JobRunCount")).map_or(0, |n| n.saturating_sub(1));
     Ok(Allocation {
         scheduler: Scheduler::HtCondor,
-        job: ad.as_ref().ok().and_then(|ad| ad.ad.number("ClusterId")).map(|id| id.to_string()),
-        // 1 in the first run; absent in an ad older than the first start.
-        attempt: ad
-            .as_ref()
-            .ok()
-            .and_then(|ad| ad.ad.number("JobRunCount"))
-            .map_or(0, |n| n.saturating_sub(1)),
+        job: ad.and_then(|ad| ad.ad.number("ClusterId")).map(|id| id.to_string()),
+        attempt: if together { runs } else { 0 },
+        apart: (!together).then(|| Apart { runs, retried: ad.is_some_and(|ad| is_retried(&ad.ad)) }),
         hosts,
         slots,
         me: Some(rank),
@@ -136,7 +137,7 @@ fn vanilla(environ: &Environ, ad: &JobAd) -> Result<Position, HtCondorError> {
         .and_then(|slot_at_host| host_of_slot(&slot_at_host))
         .or_else(|| machine_ad(environ)?.string("Machine"))
         .or_else(|| environ.hostname.clone());
-    Ok(Position { rank, world, hosts: None, own_host })
+    Ok(Position { rank, world, hosts: None, own_host, together: false })
 }
 
 fn parallel(environ: &Environ, ad: Option<&JobAd>) -> Result<Position, HtCondorError> {
@@ -165,7 +166,35 @@ fn parallel(environ: &Environ, ad: Option<&JobAd>) -> Result<Position, HtCondorE
         slots.and_then(|slots| slots.iter().map(|slot| host_of_slot(slot)).collect());
     let own_host =
         machine_ad(environ).and_then(|ad| ad.string("Machine")).or_else(|| environ.hostname.clone());
-    Ok(Position { rank, world, hosts, own_host })
+    Ok(Position { rank, world, hosts, own_host, together: true })
+}
+
+/// Whether a proc that ends badly is put into the queue again: `max_retries`, or an `on_exit_remove` of its own.
+fn is_retried(ad: &ClassAd) -> bool {
+    ad.raw("OnExitRemove").is_some_and(|rule| !rule.eq_ignore_ascii_case("true"))
+}
+
+/// The cluster's name among those of all submit hosts that share a directory: `cm.lab-12`.
+pub fn cluster_name(environ: &Environ) -> Option<String> {
+    let ad = JobAd::read(environ).ok()?.ad;
+    let cluster = ad.number("ClusterId")?;
+    // cm.lab#12.0#1794781739: who queued it, cluster and proc, when.
+    let schedd = ad.string("GlobalJobId").and_then(|id| Some(id.split_once('#')?.0.to_owned()));
+    Some(match schedd {
+        Some(schedd) => format!("{schedd}-{cluster}"),
+        None => cluster.to_string(),
+    })
+}
+
+/// The submit directory, and whether the job runs in it: then it is shared.
+///
+/// With file transfer `Iwd` is the scratch directory, and `OrigIwd` tells where the job came from.
+pub fn submit_directory(environ: &Environ) -> Option<(String, bool)> {
+    let ad = JobAd::read(environ).ok()?.ad;
+    let folder = ad.string("OrigIwd").or_else(|| ad.string("Iwd"))?;
+    let here = environ.get(var::CONDOR_JOB_IWD);
+    let shared = here == Some(folder.as_str()) && here != environ.get(var::CONDOR_SCRATCH_DIR);
+    Some((folder, shared))
 }
 
 /// `slot1_1@ex1.lab` is a slot of `ex1.lab`.

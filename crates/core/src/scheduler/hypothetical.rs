@@ -65,6 +65,7 @@ pub fn allocation(hypothesis: &Hypothesis, roles: &RoleRequest) -> Result<Alloca
         scheduler: Scheduler::Hypothetical,
         job: None,
         attempt: 0,
+        apart: None,
         hosts,
         slots,
         me: None,

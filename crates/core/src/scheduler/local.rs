@@ -25,6 +25,7 @@ pub fn allocation(environ: &Environ, roles: &RoleRequest) -> Result<Allocation, 
         scheduler: Scheduler::Local,
         job: None,
         attempt: 0,
+        apart: None,
         hosts: vec![Host { name, gpus: HostGpus::Shared(gpus) }],
         slots: places(std::iter::repeat_n(0, world as usize), 1)
             .into_iter()

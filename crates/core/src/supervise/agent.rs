@@ -110,11 +110,18 @@ pub enum RunError {
 }
 
 impl RunError {
+    fn code_of(error: &RendezvousError) -> u8 {
+        match error {
+            RendezvousError::Interrupted(_) => OwnCode::Interrupted,
+            RendezvousError::Wire(_) => OwnCode::LeaderLost,
+            _ => OwnCode::MeetingFailed,
+        }
+        .code()
+    }
+
     pub fn code(&self) -> u8 {
         match self {
-            RunError::Meeting(RendezvousError::Interrupted(_)) => OwnCode::Interrupted.code(),
-            RunError::Meeting(RendezvousError::Wire(_)) => OwnCode::LeaderLost.code(),
-            RunError::Meeting(_) => OwnCode::MeetingFailed.code(),
+            RunError::Meeting(error) => RunError::code_of(error),
             RunError::Port(_) | RunError::Io { .. } => OwnCode::NotStarted.code(),
             RunError::Framework(_)
             | RunError::Settle(_)
@@ -187,6 +194,17 @@ pub fn run_member(
             let mut link = match part {
                 Part::Leader(leader) => return lead(run, *leader, port, &mut signals, talk).await,
                 Part::Member(link) => link,
+                Part::Over { code, summary } => {
+                    summary.into_iter().for_each(|line| talk(Notice::Failure(line)));
+                    if code == 0 || !run.plan.apart.is_some_and(|apart| apart.retried) {
+                        talk(Notice::Line(format!("the job has ended with {code}, without this member")));
+                        return Ok(code);
+                    }
+                    talk(Notice::Line(format!(
+                        "that attempt has ended with {code}: meeting for the next one"
+                    )));
+                    continue;
+                }
             };
             match wait_for_roster(&mut link, &mut signals, talk).await {
                 Ok(columns) => return follow(run, link, columns, port, &mut signals, talk).await,
@@ -237,9 +255,11 @@ pub(super) async fn ending(signals: &mut Signals) -> i32 {
 pub(super) fn settled(
     run: Run,
     rank: u32,
+    attempt: u32,
     members: Vec<(String, Endpoint)>,
 ) -> Result<(Roster, Environ, RunSpec), RunError> {
-    let Run { allocation, job, plan, environ, spec } = run;
+    let Run { allocation, job, mut plan, environ, spec } = run;
+    plan.attempt = attempt;
     let roster = rendezvous::settle(allocation, &job, plan, environ.cpus, rank, members)?;
     Ok((roster, environ, spec))
 }
@@ -257,17 +277,16 @@ async fn lead(
         gathered = leader.gather(&run.plan, |progress| tell(&run.plan, progress, talk)) => gathered,
         number = ending(signals) => Err(RendezvousError::Interrupted(signal::name(number))),
     };
-    let Gathered { rank, members, remotes } = match gathered {
+    let Gathered { rank, attempt, runs, members, remotes } = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
-            let error = RunError::Meeting(error);
-            leader.dismiss(error.code(), &error.to_string());
+            leader.dismiss(&error, RunError::code_of(&error));
             // Give the word a moment to leave.
             tokio::time::sleep(Duration::from_millis(100)).await;
-            return Err(error);
+            return Err(error.into());
         }
     };
-    let (roster, environ, spec) = settled(run, rank, members)?;
+    let (roster, environ, spec) = settled(run, rank, attempt, members)?;
     let job = Job::new(&roster.plan, spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
     let held = HashMap::from([(rank, port)]);
     let mut conductor = match Conductor::new(roster, job, held, &spec, &environ, talk) {
@@ -284,7 +303,7 @@ async fn lead(
         world: conductor.roster.plan.world(),
         seconds: started.elapsed().as_secs_f64(),
     });
-    conductor.others = Some(Others { leader, remotes, give_up: None });
+    conductor.others = Some(Others { leader, remotes, runs, latecomers: Vec::new(), give_up: None });
     conductor.start();
     Ok(conductor.run(signals).await)
 }

@@ -10,7 +10,7 @@ use crate::job::{Action, Event, Job};
 use crate::outcome::{End, MemberOutcome, Verdict, name};
 use crate::plan::Plan;
 use crate::ports::HeldPort;
-use crate::rendezvous::message::{Ended, ToLeader, ToMember};
+use crate::rendezvous::message::{Ended, Offer, ToLeader, ToMember};
 use crate::rendezvous::{Incoming, Leader, Remote};
 use crate::roster::Roster;
 use crate::signal;
@@ -29,6 +29,10 @@ const HANG_UP: Duration = Duration::from_secs(2);
 pub(super) struct Others {
     pub(super) leader: Leader,
     pub(super) remotes: HashMap<u32, Remote>,
+    /// How often each rank was started before, where the scheduler starts them apart.
+    pub(super) runs: Vec<u32>,
+    /// Members of the next attempt, who wait for the end of this one.
+    pub(super) latecomers: Vec<Remote>,
     /// When those who have not reported their end are taken for lost.
     pub(super) give_up: Option<Instant>,
 }
@@ -279,10 +283,7 @@ impl<'a> Conductor<'a> {
             })
         };
         match incoming {
-            Incoming::Offer { remote, .. } => {
-                let why = "the job is running already; hint: another job needs another --meet directory or --job name";
-                remote.send(ToMember::Refused { why: why.to_owned() });
-            }
+            Incoming::Offer { offer, remote } => self.latecomer(&offer, remote),
             Incoming::Stranger { peer, why } => {
                 (self.talk)(Notice::Line(format!("a stranger at {peer} was turned away: {why}")));
             }
@@ -311,6 +312,33 @@ impl<'a> Conductor<'a> {
                     ToLeader::Alive | ToLeader::Offer(_) => {}
                 }
             }
+        }
+    }
+
+    /// Somebody comes when all have come already. One that the scheduler has started again means that its
+    /// earlier run is over, even if we have not noticed; it belongs to the next attempt.
+    fn latecomer(&mut self, offer: &Offer, remote: Remote) {
+        let Some(others) = &mut self.others else { return };
+        let known = offer.rank.filter(|_| others.leader.is_for_this_job(offer));
+        let Some(rank) = known else { return refuse(&remote) };
+        match others.runs.get_mut(rank as usize) {
+            Some(runs) if offer.runs > *runs => *runs = offer.runs,
+            _ => return refuse(&remote),
+        }
+        let member = name(&self.roster.plan.members[rank as usize]);
+        let why = format!("{member} was started again on {} while its job runs", offer.host);
+        (self.talk)(Notice::Line(why.clone()));
+        remote.send(ToMember::Later {
+            why: "an earlier attempt of this job still runs; waiting for its end".to_owned(),
+        });
+        others.latecomers.push(remote);
+        if let Some(earlier) = others.remotes.remove(&rank) {
+            earlier.send(ToMember::Stop { grace_ms: self.grace.as_millis() as u64 });
+        }
+        if self.own.contains(&rank) {
+            self.apply(Event::SignalElsewhere(signal::TERMINATE));
+        } else {
+            self.apply(Event::Lost { rank, why });
         }
     }
 
@@ -348,7 +376,7 @@ impl<'a> Conductor<'a> {
             talk(Notice::Failure(line.clone()));
         }
         if let Some(mut others) = others {
-            for remote in others.remotes.values() {
+            for remote in others.remotes.values().chain(&others.latecomers) {
                 remote.send(ToMember::Goodbye { code, summary: summary.clone() });
             }
             let hang_up = async {
@@ -362,6 +390,11 @@ impl<'a> Conductor<'a> {
         }
         code
     }
+}
+
+fn refuse(remote: &Remote) {
+    let why = "the job is running already; hint: another job needs another --meet directory or --job name";
+    remote.send(ToMember::Refused { why: why.to_owned() });
 }
 
 async fn receive(others: &mut Option<Others>) -> Option<Incoming> {

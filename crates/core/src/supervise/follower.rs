@@ -25,7 +25,7 @@ pub(super) async fn follow(
     let members = columns
         .members(run.plan.world())
         .ok_or_else(|| RendezvousError::Refused { why: "its roster does not fit the world".to_owned() })?;
-    let (roster, environ, spec) = settled(run, rank, members)?;
+    let (roster, environ, spec) = settled(run, rank, columns.attempt, members)?;
     let mut executor = prepare(&roster, HashMap::from([(rank, port)]), &spec, &environ, talk)?;
     talk(Notice::Start(format!("this is {}", name(&roster.plan.members[rank as usize]))));
     let mut own = Own { ended: false, lost: None, interrupted: None, done: None };

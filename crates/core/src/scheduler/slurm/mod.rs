@@ -138,6 +138,7 @@ pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
         scheduler: Scheduler::Slurm,
         job: job.map(str::to_owned),
         attempt: number(environ, var::SLURM_RESTART_COUNT)?.unwrap_or(0),
+        apart: None,
         hosts,
         slots,
         me,

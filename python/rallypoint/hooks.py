@@ -3,6 +3,8 @@
 A worker::
 
     hooks = [StartBarrierHook(num_workers, task_index), DoneQueueHook(num_ps, num_workers, task_index)]
+    if task_index > 0:
+        wait_for_chief(server.target)
     with tf.compat.v1.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=hooks) as session:
         ...
 
@@ -25,7 +27,7 @@ from ._rallypoint import reachable
 from .errors import MeetingTimeout, WorkersLost
 from .tensorflow.resolvers import to_stderr
 
-__all__ = ["DoneQueueHook", "StartBarrierHook", "serve_until_done", "serve_while_alive"]
+__all__ = ["DoneQueueHook", "StartBarrierHook", "serve_until_done", "serve_while_alive", "wait_for_chief"]
 
 v1 = tf.compat.v1
 Cluster = Union[tf.train.ClusterSpec, Mapping[str, Sequence[str]]]
@@ -115,6 +117,38 @@ class StartBarrierHook(v1.train.SessionRunHook):
                 self._progress(f"waiting for all {self._num_workers} workers to start; missing: {who}")
             time.sleep(POLL)
         self._passed = True
+
+
+def wait_for_chief(
+    target: str,
+    *,
+    config: Any = None,
+    timeout: float = 600.0,
+    progress: Callable[[str], object] = to_stderr,
+) -> None:
+    """Returns when the chief has given all variables of the graph their first values.
+
+    For the other workers, between building the graph and `MonitoredTrainingSession`: that looks at once and then
+    every 30 s only. `target` and `config` are those of that session.
+    """
+    missing = v1.report_uninitialized_variables()
+    started = told = time.monotonic()
+    with v1.Session(target, config=config) as session:
+        while True:
+            names = [name.decode() for name in session.run(missing)]
+            if not names:
+                return
+            now = time.monotonic()
+            who = f"{', '.join(names[:4])}{' and others' if len(names) > 4 else ''}"
+            if now - started > timeout:
+                raise MeetingTimeout(
+                    f"after {now - started:.0f} s the chief has not given these variables a value: {who}; "
+                    "hint: look at the output of worker 0; timeout gives it longer"
+                )
+            if now - told > TELL:
+                told = now
+                progress(f"waiting for the chief to start; without a value: {who}")
+            time.sleep(POLL)
 
 
 def serve_until_done(

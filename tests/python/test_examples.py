@@ -1,0 +1,121 @@
+"""The examples, as their READMEs say: real TensorFlow, to the end."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
+LIMIT = 240
+
+
+def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=LIMIT)
+
+
+def under_run(*args: str, script: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    place = (EXAMPLES / script).parent
+    return run(RALLYPOINT, "run", *args, "--", sys.executable, Path(script).name, *options, cwd=place)
+
+
+def together(commands: list[list[str]], cwd: Path, environs: list[dict[str, str]] | None = None) -> list[str]:
+    """Runs the commands at the same time; all must end with 0. Gives what each has printed, errors included."""
+    processes = [
+        subprocess.Popen(
+            command, cwd=cwd, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for command, environ in zip(commands, environs or [dict(os.environ)] * len(commands))
+    ]
+    try:
+        outputs = [process.communicate(timeout=LIMIT)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n---\n".join(outputs)
+    return outputs
+
+
+def errors(text: str) -> list[str]:
+    """Lines that would worry a user: tracebacks, and what TensorFlow and its gRPC log as errors or warnings."""
+    return [
+        line
+        for line in text.splitlines()
+        if re.search(r"Traceback|\bError\b|error:|Aborted|Unavailable|^(\[.*\] )?[EFW]\d{4} |: [EFW] ", line)
+    ]
+
+
+def test_parameter_servers_end_by_themselves_with_hooks() -> None:
+    options = ("-ps", "2", "-workers", "2", "--seconds", "0.1")
+    # --until all: nobody is stopped, so all have to end by themselves.
+    done = under_run(
+        "--ps", "2", "--workers", "2", "--until", "all", script="launch_server_with_hooks/launch_server.py", options=options
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert errors(done.stdout + done.stderr) == []
+    steps = [int(number) for number in re.findall(r"global step (\d+)", done.stdout)]
+    # Each step is counted once, whoever does it; one that has begun at the end is finished.
+    assert sorted(steps) == list(range(1, len(steps) + 1)) and 10 <= len(steps) <= 11
+    for ps in range(2):
+        assert f"ps {ps}: 2 of 2 workers are done" in done.stdout
+    assert done.stderr.count("finished") == 4
+
+
+def test_without_hooks_the_command_ends_the_parameter_server() -> None:
+    options = ("-ps", "1", "-workers", "1", "--seconds", "0", "--no-hooks")
+    done = under_run(
+        "--ps", "1", "--workers", "1", script="launch_server_with_hooks/launch_server.py", options=options
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker 0: global step 10" in done.stdout
+    assert "workers are done" not in done.stdout
+    assert re.search(r"^ps 0 .* stopped \(killed by SIGTERM\)", done.stderr, re.MULTILINE)
+
+
+SUBMIT = [
+    ([], None),
+    (["217", "3"], "load python/3.12 tensorflow/2.17"),
+    (["215"], "load python/3.11 tensorflow/2.15"),
+    (["17", "3"], "load python/3.12 tensorflow/2.17"),
+    (["17"], "load python/3.12 tensorflow/2.17"),
+]
+
+
+def submit(tmp_path: Path, *args: str, tasks: str = "3") -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Runs submit.sh with an srun and a module that only tell how they were called."""
+    told = tmp_path / "told"
+    for name in ("srun", "module"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{told}"\n')
+        (tmp_path / name).chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_NTASKS": tasks}
+    script = EXAMPLES / "launch_server_with_hooks/submit.sh"
+    done = subprocess.run([str(script), *args], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT)
+    return done, told.read_text().splitlines() if told.exists() else []
+
+
+@pytest.mark.parametrize("args, loaded", SUBMIT)
+def test_submit_loads_the_environment_of_its_arguments(args: list[str], loaded: str | None, tmp_path: Path) -> None:
+    done, told = submit(tmp_path, *args)
+    assert done.returncode == 0, done.stderr
+    step = "srun --kill-on-bad-exit=1 --cpus-per-task=1 python launch_server.py -ps 1 -workers 2"
+    assert told == ([f"module {loaded}"] if loaded else []) + [step]
+    assert ("too old" in done.stderr) == (args[:1] == ["17"])
+
+
+def test_submit_activates_a_virtual_environment(tmp_path: Path) -> None:
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/activate").write_text("srun activated\n")
+    done, told = submit(tmp_path, "--no-hooks", "-ps", "2", str(tmp_path / "venv"), tasks="6")
+    assert done.returncode == 0, done.stderr
+    assert told[0] == "srun activated"
+    assert told[1].endswith("rallypoint run --ps 2 --workers 4 -- python launch_server.py -ps 2 -workers 4 --no-hooks")
+
+
+def test_submit_refuses_an_environment_that_nobody_wrote(tmp_path: Path) -> None:
+    done, told = submit(tmp_path, "99", "3")
+    assert (done.returncode, told) == (2, [])
+    assert "no environment '99 3'" in done.stderr

@@ -63,11 +63,7 @@ pub enum EnvironError {
 impl Environ {
     /// This process's own environment. Looks for GPUs only where no mask names them.
     pub fn here() -> Environ {
-        Environ::here_with(
-            std::env::vars_os().map(|(name, value)| {
-                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-            }),
-        )
+        Environ::here_with(own_variables())
     }
 
     /// This machine with the given variables, for a caller that knows its environment better.
@@ -86,6 +82,15 @@ impl Environ {
         }
         environ.read_named_files(&FileOverrides::default(), None);
         environ
+    }
+
+    /// This process's variables alone: nobody is asked about the machine.
+    pub fn variables_here() -> Environ {
+        Environ::from_variables(
+            std::env::vars_os().map(|(name, value)| {
+                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+            }),
+        )
     }
 
     /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart.
@@ -178,6 +183,11 @@ impl Environ {
             }
         }
     }
+}
+
+fn own_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
 /// Reads `path`, or the file of that name beside the capture (`.job.ad` also as `job.ad`).

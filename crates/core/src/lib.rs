@@ -15,8 +15,10 @@
 //! | [`ChildEnv`](framework::ChildEnv): the variables of one child | [`framework`] |
 //! | [`Outcome`](outcome): how every member ended | [`job`] decides, [`supervise`] does |
 //!
-//! Only [`environ`], [`machine`], [`doctor`], [`ports`], [`reach`], [`rendezvous`], [`events`] and [`supervise`] touch the
-//! world; everything else is a function of its arguments. The library never exits or panics on input, and
+//! [`serve`] is a member by itself: a TensorFlow server without Python.
+//!
+//! Only [`environ`], [`machine`], [`doctor`], [`ports`], [`reach`], [`rendezvous`], [`events`], [`serve`] and [`supervise`]
+//! touch the world; everything else is a function of its arguments. The library never exits or panics on input, and
 //! prints nothing but what members write.
 
 pub mod address;
@@ -39,6 +41,7 @@ pub mod rendezvous;
 pub mod roles;
 pub mod roster;
 pub mod scheduler;
+pub mod serve;
 pub mod signal;
 pub mod submit;
 pub mod supervise;

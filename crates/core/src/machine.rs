@@ -4,6 +4,7 @@
 //! with real strings.
 
 use crate::devices::{Device, is_device_name};
+use crate::supervise::dies_with_us;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -133,9 +134,9 @@ pub fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs a small program to its end and gives what it printed; kills it at the limit.
+/// Runs a small program to its end and gives what it printed; kills it at the limit, or if we are killed.
 pub(crate) fn run_with_limit(command: &mut Command, limit: Duration) -> Result<String, String> {
-    let mut child = command
+    let mut child = dies_with_us(command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

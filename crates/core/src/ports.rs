@@ -159,6 +159,11 @@ fn only_late_packets(port: u16) -> bool {
     !states.is_empty() && states.iter().all(|state| state == "06")
 }
 
+/// True where the kernel's tables can be read.
+pub fn listening_is_known() -> bool {
+    std::fs::File::open("/proc/net/tcp").is_ok()
+}
+
 /// Ports on which somebody on this machine listens.
 pub fn listening() -> HashSet<u16> {
     sockets().into_iter().filter(|(_, state)| state == "0A").map(|(port, _)| port).collect()

@@ -107,16 +107,20 @@ variables! {
     NO_PROXY_LOWER = "no_proxy", Network, ReadAndSet, "Hosts that are reached without the proxy; where one is set, the members' are added.";
     NO_PROXY_UPPER = "NO_PROXY", Network, ReadAndSet, "As `no_proxy`.";
 
-    TF_CONFIG = "TF_CONFIG", TensorFlow, Set, "TensorFlow's cluster and this member's task, as JSON.";
+    TF_CONFIG = "TF_CONFIG", TensorFlow, ReadAndSet, "TensorFlow's cluster and this member's task, as JSON; `serve` reads it.";
 
-    TF_GRPC_REUSE_PORT = "TF_GRPC_REUSE_PORT", TensorFlow, Set, "With `--hand-over reuse-port`: TensorFlow may bind beside the holder of its port.";
+    TF_GRPC_REUSE_PORT = "TF_GRPC_REUSE_PORT", TensorFlow, ReadAndSet, "With `--hand-over reuse-port`: TensorFlow may bind beside the holder of its port.";
+    TF_GRPC_DEFAULT_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS", TensorFlow, ReadAndSet, "gRPC's options as `name=value,...`; what `serve` is given is added behind.";
+    TF_CPP_MIN_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL", TensorFlow, ReadAndSet, "From which severity on TensorFlow talks: `serve` sets 2, errors alone, unless set.";
     TF_NUM_INTRAOP_THREADS = "TF_NUM_INTRAOP_THREADS", TensorFlow, ReadAndSet, "Threads within an op: the slot's CPUs, unless set.";
     TF_NUM_INTEROP_THREADS = "TF_NUM_INTEROP_THREADS", TensorFlow, ReadAndSet, "Ops at a time: the slot's CPUs, but at least 2, unless set.";
 
     OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, ReadAndSet, "Threads of the numeric libraries: the slot's CPUs, unless set; HTCondor sets it so.";
     TMPDIR = "TMPDIR", Machine, Read, "Where the private folder of a run is made.";
     NO_COLOR = "NO_COLOR", Machine, Read, "If set, prefixes have no colour.";
-    VIRTUAL_ENV = "VIRTUAL_ENV", Machine, Read, "The active virtual environment, where `doctor` looks for TensorFlow.";
+    VIRTUAL_ENV = "VIRTUAL_ENV", Machine, Read, "The active virtual environment, where `doctor` and `serve` look for TensorFlow.";
+    CONDA_PREFIX = "CONDA_PREFIX", Machine, Read, "Conda's active environment, where `serve` looks for TensorFlow.";
+    LD_LIBRARY_PATH = "LD_LIBRARY_PATH", Machine, Read, "Where `serve` looks for a TensorFlow without Python.";
     PATH = "PATH", Machine, Read, "Where `nvidia-smi` and `python3` are looked for.";
 
     RALLYPOINT_ROLE = "RALLYPOINT_ROLE", Rallypoint, Set, "This member's role.";

@@ -350,7 +350,7 @@ fn missing_files(files: &[ConfigFile], agreed: &Agreed<'_>) -> Vec<Finding> {
 }
 
 /// `host:port`, `[::1]:port`
-fn split_address(address: &str) -> Result<(&str, u16), &'static str> {
+pub(crate) fn split_address(address: &str) -> Result<(&str, u16), &'static str> {
     let (host, port) = address.rsplit_once(':').ok_or("it has no port")?;
     let port = port.parse().map_err(|_| "its port is not a number up to 65535")?;
     match (host, port) {

@@ -138,36 +138,47 @@ fn masks_to_set(environ: &Environ, no_gpu: bool) -> Vec<&'static str> {
 }
 
 impl ChildEnv {
-    /// gRPC goes through a proxy even to localhost, and hangs: name the members' hosts in `no_proxy`.
     fn spare_from_proxy(&mut self, roster: &Roster, environ: &Environ) {
-        let proxies = [var::GRPC_PROXY, var::HTTPS_PROXY_LOWER, var::HTTP_PROXY_LOWER];
-        let Some(proxy) = proxies.into_iter().find(|proxy| environ.get_nonempty(proxy).is_some()) else {
-            return;
-        };
-        let before = environ.get_nonempty(var::NO_PROXY_LOWER).or(environ.get_nonempty(var::NO_PROXY_UPPER));
-        let mut spared: Vec<&str> =
-            before.unwrap_or("").split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
-        let known: BTreeSet<&str> = spared.iter().copied().collect();
         let members = roster.plan.members.iter().map(|member| roster.endpoint(member).address.as_str());
-        let wanted: BTreeSet<&str> = members.chain(["localhost", "127.0.0.1"]).collect();
-        spared.extend(wanted.difference(&known));
-        let value = spared.join(",");
-        if value.len() + 16 > MAX_STRING {
-            self.notes
-                .push(format!("{proxy} is set, and the members' hosts are too many for no_proxy: unset it"));
-            return;
+        if let Some((variables, note)) = no_proxy(environ, members) {
+            self.variables.extend(variables);
+            self.notes.push(note);
         }
-        self.notes.push(format!(
-            "{proxy} is set: the members' hosts are added to no_proxy, since gRPC would go through it"
-        ));
-        self.variables.insert(var::NO_PROXY_LOWER.to_owned(), value.clone());
-        self.variables.insert(var::NO_PROXY_UPPER.to_owned(), value);
     }
 
     /// `export NAME='value'` lines for a POSIX shell.
     pub fn to_shell(&self) -> String {
         self.variables.iter().map(|(name, value)| format!("export {name}={}\n", shell_quote(value))).collect()
     }
+}
+
+/// gRPC goes through a proxy even to localhost, and hangs: names the members' hosts in `no_proxy`.
+/// `None` if there is no proxy, or all of them are named already.
+pub(crate) fn no_proxy<'a>(
+    environ: &'a Environ,
+    hosts: impl Iterator<Item = &'a str>,
+) -> Option<(Vec<(String, String)>, String)> {
+    let proxies = [var::GRPC_PROXY, var::HTTPS_PROXY_LOWER, var::HTTP_PROXY_LOWER];
+    let proxy = proxies.into_iter().find(|proxy| environ.get_nonempty(proxy).is_some())?;
+    let lower = environ.get_nonempty(var::NO_PROXY_LOWER);
+    let before = lower.or(environ.get_nonempty(var::NO_PROXY_UPPER));
+    let mut spared: Vec<&str> =
+        before.unwrap_or("").split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+    let known: BTreeSet<&str> = spared.iter().copied().collect();
+    let wanted: BTreeSet<&str> = hosts.chain(["localhost", "127.0.0.1"]).collect();
+    if lower.is_some() && wanted.is_subset(&known) {
+        return None;
+    }
+    spared.extend(wanted.difference(&known));
+    let value = spared.join(",");
+    if value.len() + 16 > MAX_STRING {
+        let note = format!("{proxy} is set, and the members' hosts are too many for no_proxy: unset it");
+        return Some((Vec::new(), note));
+    }
+    let note =
+        format!("{proxy} is set: the members' hosts are added to no_proxy, since gRPC would go through it");
+    let names = [var::NO_PROXY_LOWER, var::NO_PROXY_UPPER];
+    Some((names.map(|name| (name.to_owned(), value.clone())).into(), note))
 }
 
 /// Quotes for a POSIX shell; plain words stay as they are.

@@ -19,6 +19,9 @@ pub struct ServerDef {
     pub job_name: String,
     #[prost(int32, tag = "3")]
     pub task_index: i32,
+    /// A `tensorflow.ConfigProto`, as bytes: on the wire they are the same, and no field of it is lost.
+    #[prost(bytes = "vec", tag = "4")]
+    pub default_session_config: Vec<u8>,
     /// `grpc`
     #[prost(string, tag = "5")]
     pub protocol: String,
@@ -68,6 +71,7 @@ pub fn server_def(roster: &Roster, member: &Member) -> Result<Vec<u8>, NoServer>
         })
         .collect();
     let definition = ServerDef {
+        default_session_config: Vec::new(),
         cluster: Some(ClusterDef { job }),
         job_name: member.role.to_string(),
         task_index: member.index as i32,

@@ -25,3 +25,4 @@ mod tree;
 
 pub use agent::{ClosingRow, Notice, Run, RunError, RunSpec, run_here, run_member};
 pub use output::OutputStyle;
+pub(crate) use sys::{dies_with_us, is_ignored};

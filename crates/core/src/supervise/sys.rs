@@ -67,6 +67,16 @@ pub(super) fn spawn(command: &mut Command) -> io::Result<u32> {
     command.spawn().map(|child| child.id())
 }
 
+/// Makes a short-lived helper end with the thread that starts it.
+pub(crate) fn dies_with_us(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        Ok(())
+    };
+    // SAFETY: `prepare` makes a system call only; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Which side of a fork this is.
 pub(super) enum Forked {
     Parent { child: u32 },
@@ -117,7 +127,7 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
 }
 
 /// True if whoever started us wants this signal ignored, as `nohup` does.
-pub(super) fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: the action is only read, into an initialised local.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -1,0 +1,459 @@
+//! Where TensorFlow's libraries are: in a package of Python's, or by themselves.
+//!
+//! Python is asked only where looking at folders is not enough, and TensorFlow is never imported: that
+//! takes seconds.
+
+use crate::environ::Environ;
+use crate::machine::{find_on_path, run_with_limit};
+use crate::variables as var;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use thiserror::Error;
+
+/// The library with TensorFlow's C API: in wheels from 2.10 on, in the C library, in older wheels.
+const LIBRARIES: [&str; 5] = [
+    "libtensorflow_cc.so.2",
+    "libtensorflow.so.2",
+    "libtensorflow.so.1",
+    "libtensorflow.so",
+    "python/_pywrap_tensorflow_internal.so",
+];
+/// What it needs, and what has to be there for all to see before it.
+const FRAMEWORKS: [&str; 3] =
+    ["libtensorflow_framework.so.2", "libtensorflow_framework.so.1", "libtensorflow_framework.so"];
+/// A Python that does not answer within this time hangs, as on a file system that is gone.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// TensorFlow's libraries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub folder: PathBuf,
+    /// With the C API.
+    pub library: PathBuf,
+    pub framework: Option<PathBuf>,
+    /// Python's own library, which wheels before 2.10 do not load without: paths or names, any of them will do.
+    pub python: Vec<PathBuf>,
+    /// Why it was looked for there.
+    pub how: String,
+}
+
+/// Every place that was looked at, and why it was not it.
+#[derive(Debug, Error)]
+pub struct NotFound {
+    pub looked: Vec<(String, String)>,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no TensorFlow was found")?;
+        for (place, why) in &self.looked {
+            write!(f, "\n  {place}: {why}")?;
+        }
+        f.write_str(
+            "; hint: activate its virtual environment, or give --tensorflow DIR, the folder with libtensorflow_cc.so.2",
+        )
+    }
+}
+
+/// The package that a Python has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    pub folder: PathBuf,
+    pub version: Option<String>,
+}
+
+/// Finds the package and reads its metadata; prints nothing if it is not there. A file called tensorflow.py in
+/// the current folder is not what is meant.
+const QUESTION: &str = "
+import importlib.util, sys
+sys.path = [folder for folder in sys.path if folder]
+spec = importlib.util.find_spec('tensorflow')
+if spec is not None and spec.submodule_search_locations:
+    version = ''
+    try:
+        import importlib.metadata as metadata
+        for name in ('tensorflow', 'tensorflow-cpu', 'tensorflow-intel', 'tensorflow-rocm', 'tf-nightly'):
+            try:
+                version = metadata.version(name)
+                break
+            except metadata.PackageNotFoundError:
+                pass
+    except ImportError:
+        pass
+    print(list(spec.submodule_search_locations)[0])
+    print(version)
+";
+
+/// Asks a Python where its TensorFlow is. `None`: it has none.
+pub(crate) fn ask(python: &Path) -> Result<Option<Package>, String> {
+    let answer = run_with_limit(Command::new(python).args(["-c", QUESTION]), LIMIT)?;
+    let mut lines = answer.lines();
+    Ok(lines.next().map(|folder| Package {
+        folder: folder.into(),
+        version: lines.next().filter(|version| !version.is_empty()).map(str::to_owned),
+    }))
+}
+
+/// The active virtual environment's Python, or the one on PATH.
+pub(crate) fn python(environ: &Environ) -> Option<PathBuf> {
+    let of_venv = environ.get_nonempty(var::VIRTUAL_ENV).map(|venv| PathBuf::from(venv).join("bin/python3"));
+    of_venv.filter(|python| python.exists()).or_else(|| find_on_path("python3", environ.get(var::PATH)))
+}
+
+/// Looks where the user says; else in the environment of the Python that `command` starts, in the active
+/// environments, in whatever the Python on PATH has, and where a system has its libraries.
+pub fn find(given: Option<&Path>, command: &[OsString], environ: &Environ) -> Result<Found, NotFound> {
+    let mut search = Search { looked: Vec::new(), asked: Vec::new() };
+    if let Some(given) = given {
+        let place = format!("--tensorflow {}", given.display());
+        return search.folders(&place, given_folders(given)).ok_or(NotFound { looked: search.looked });
+    }
+    search.everywhere(command, environ).ok_or(NotFound { looked: search.looked })
+}
+
+struct Search {
+    looked: Vec<(String, String)>,
+    asked: Vec<PathBuf>,
+}
+
+impl Search {
+    fn everywhere(&mut self, command: &[OsString], environ: &Environ) -> Option<Found> {
+        let path = environ.get(var::PATH);
+        if let Some(python) = interpreter(command, path) {
+            let place = format!("{}, which the command starts", python.display());
+            let found = match prefix_of(&python) {
+                // A Python of the system has its packages in several places, and knows them itself.
+                Some(prefix) if prefix.join("pyvenv.cfg").exists() => {
+                    self.folders(&place, packages_below(&prefix))
+                }
+                _ => None,
+            };
+            if let Some(found) = found.or_else(|| self.ask(&place, &python)) {
+                return Some(found);
+            }
+        }
+        for variable in [var::VIRTUAL_ENV, var::CONDA_PREFIX] {
+            match environ.get_nonempty(variable) {
+                None => self.no(variable, "not set"),
+                Some(prefix) => {
+                    let place = format!("{variable}={prefix}");
+                    if let Some(found) = self.folders(&place, packages_below(Path::new(prefix))) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+        match ["python3", "python"].into_iter().find_map(|name| find_on_path(name, path)) {
+            None => self.no("python3", "not on PATH"),
+            Some(python) => {
+                let place = format!("{}, from PATH", python.display());
+                if let Some(found) = self.ask(&place, &python) {
+                    return Some(found);
+                }
+            }
+        }
+        self.folders("LD_LIBRARY_PATH and the system's library folders", system_folders(environ))
+    }
+
+    fn no(&mut self, place: &str, why: &str) {
+        self.looked.push((place.to_owned(), why.to_owned()));
+    }
+
+    fn folders(&mut self, place: &str, folders: Vec<PathBuf>) -> Option<Found> {
+        let found = folders.iter().find_map(|folder| libraries_in(folder, place));
+        if found.is_none() {
+            let why = match folders.iter().find(|folder| folder.join("__init__.py").exists()) {
+                Some(package) => format!("{} has no {}", package.display(), LIBRARIES[0]),
+                None => "no tensorflow there".to_owned(),
+            };
+            self.no(place, &why);
+        }
+        found
+    }
+
+    /// Each Python is asked once, whatever it is called.
+    fn ask(&mut self, place: &str, python: &Path) -> Option<Found> {
+        if self.asked.iter().any(|asked| asked == python) {
+            self.no(place, "asked already");
+            return None;
+        }
+        self.asked.push(python.to_owned());
+        match ask(python) {
+            Err(reason) => self.no(place, &reason),
+            Ok(None) => self.no(place, "it has no tensorflow"),
+            Ok(Some(package)) => return self.folders(place, around(&package.folder)),
+        }
+        None
+    }
+}
+
+/// `DIR` may be the package, what contains it, an environment, an interpreter, a folder of libraries or a library.
+fn given_folders(given: &Path) -> Vec<PathBuf> {
+    let mut folders = around(given);
+    if given.is_file() {
+        folders.extend(given.parent().map(Path::to_owned));
+        folders.extend(prefix_of(given).map(|prefix| packages_below(&prefix)).unwrap_or_default());
+    }
+    folders.extend(around(&given.join("tensorflow")));
+    folders.extend([given.join("lib"), given.join("lib64")]);
+    folders.extend(packages_below(given));
+    folders
+}
+
+/// The package, and where 1.15 and 2.0 have their libraries instead.
+fn around(package: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![package.to_owned()];
+    if package.file_name().is_some_and(|name| name == "tensorflow") {
+        folders.push(package.with_file_name("tensorflow_core"));
+    }
+    folders
+}
+
+/// `PREFIX/lib/python3.11/site-packages/tensorflow`, the newest Python first.
+fn packages_below(prefix: &Path) -> Vec<PathBuf> {
+    let mut pythons: Vec<(u32, PathBuf)> = ["lib", "lib64"]
+        .into_iter()
+        .filter_map(|lib| std::fs::read_dir(prefix.join(lib)).ok())
+        .flat_map(|entries| entries.flatten())
+        .filter_map(|entry| {
+            let minor = entry.file_name().to_str()?.strip_prefix("python3.")?.parse().ok()?;
+            Some((minor, entry.path()))
+        })
+        .collect();
+    pythons.sort_by(|a, b| b.cmp(a));
+    let sites = pythons.iter().map(|(_, python)| python.join("site-packages/tensorflow"));
+    sites.flat_map(|package| around(&package)).collect()
+}
+
+fn system_folders(environ: &Environ) -> Vec<PathBuf> {
+    let listed = environ.get_nonempty(var::LD_LIBRARY_PATH).map(std::env::split_paths);
+    let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let standard = ["/usr/local/lib", "/usr/local/lib64", &multiarch, "/usr/lib64", "/usr/lib"];
+    listed.into_iter().flatten().chain(standard.into_iter().map(PathBuf::from)).collect()
+}
+
+fn libraries_in(folder: &Path, how: &str) -> Option<Found> {
+    let folder = std::path::absolute(folder).ok()?;
+    let there = |names: &[&str]| names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
+    let library = there(&LIBRARIES)?;
+    // The module of an older wheel needs Python's symbols, though no Python runs.
+    let needs_python = library.file_name().is_some_and(|name| name == "_pywrap_tensorflow_internal.so");
+    Some(Found {
+        framework: there(&FRAMEWORKS),
+        python: if needs_python { python_libraries(&folder) } else { Vec::new() },
+        how: how.to_owned(),
+        library,
+        folder,
+    })
+}
+
+/// For a package in `PREFIX/lib/python3.8/site-packages`: `libpython3.8.so.1.0` of that prefix, of the one that
+/// a virtual environment is made from, or by its name alone, which the system's loader looks up.
+fn python_libraries(package: &Path) -> Vec<PathBuf> {
+    let Some(site) = package.parent() else { return Vec::new() };
+    let Some((version, lib)) = site.ancestors().find_map(|folder| {
+        let version = folder.file_name()?.to_str()?.strip_prefix("python3.")?;
+        Some((version, folder.parent()?))
+    }) else {
+        return Vec::new();
+    };
+    let names = ["", "m"].map(|flag| format!("libpython3.{version}{flag}.so.1.0"));
+    let home = lib.parent().map(|prefix| prefix.join("pyvenv.cfg")).and_then(|file| {
+        let text = std::fs::read_to_string(file).ok()?;
+        Some(PathBuf::from(venv_home(&text)?).parent()?.join("lib"))
+    });
+    let files = [Some(lib.to_owned()), home].into_iter().flatten().flat_map(|folder| {
+        names.iter().map(|name| folder.join(name)).filter(|file| file.is_file()).collect::<Vec<_>>()
+    });
+    files.chain(names.iter().map(PathBuf::from)).collect()
+}
+
+/// `home = /usr/local/bin` of a `pyvenv.cfg`
+fn venv_home(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "home").then(|| value.trim())
+    })
+}
+
+/// The Python in a command line, which may stand behind others: `numactl -N0 venv/bin/python train.py`.
+fn interpreter(command: &[OsString], path: Option<&str>) -> Option<PathBuf> {
+    command.iter().filter_map(|word| word.to_str()).find_map(|word| {
+        let name = word.rsplit('/').next()?.strip_prefix("python")?;
+        let is_python = name.chars().all(|c| c.is_ascii_digit() || c == '.');
+        match (is_python, word.contains('/')) {
+            (false, _) => None,
+            (true, true) => Some(PathBuf::from(word)).filter(|file| file.is_file()),
+            (true, false) => find_on_path(word, path),
+        }
+    })
+}
+
+/// `PREFIX/bin/python` is of `PREFIX`.
+fn prefix_of(python: &Path) -> Option<PathBuf> {
+    let bin = python.parent().filter(|bin| bin.file_name().is_some_and(|name| name == "bin"))?;
+    bin.parent().map(Path::to_owned)
+}
+
+/// What is installed beside a package, from the name of its metadata: `tensorflow_cpu-2.21.0.dist-info`.
+pub(super) fn version_beside(package: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(package.parent()?).ok()?;
+    entries.flatten().find_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (project, version) = name.strip_suffix(".dist-info")?.rsplit_once('-')?;
+        let is_tensorflow =
+            ["tensorflow", "tensorflow_cpu", "tensorflow_rocm", "tf_nightly"].contains(&project);
+        is_tensorflow.then(|| version.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let folder = std::env::temp_dir().join(format!("rallypoint-find-{name}-{}", std::process::id()));
+            _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            Scratch(folder)
+        }
+
+        fn file(&self, name: &str, text: &str) -> PathBuf {
+            let file = self.0.join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, text).unwrap();
+            file
+        }
+
+        /// Made by another process: one that is open for writing here, in a child of a neighbour test too,
+        /// cannot be run.
+        fn program(&self, name: &str, script: &str) -> PathBuf {
+            let text = self.file(&format!("{name}.text"), &format!("#!/bin/sh\n{script}\n"));
+            let file = self.0.join(name);
+            let install = Command::new("install").args(["-m", "755"]).args([&text, &file]).status();
+            assert!(install.unwrap().success());
+            file
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const SITE: &str = "venv/lib/python3.11/site-packages";
+
+    fn venv(name: &str) -> Scratch {
+        let scratch = Scratch::new(name);
+        scratch.file("venv/pyvenv.cfg", "home = /nowhere/bin\nversion = 3.11.7\n");
+        scratch.program("venv/bin/python", "exit 1");
+        scratch.file(&format!("{SITE}/tensorflow/libtensorflow_cc.so.2"), "");
+        scratch.file(&format!("{SITE}/tensorflow/libtensorflow_framework.so.2"), "");
+        scratch.file(&format!("{SITE}/tensorflow_cpu-2.21.0.dist-info/METADATA"), "");
+        scratch
+    }
+
+    #[test]
+    fn a_given_folder_may_be_any_of_those_around_the_libraries() {
+        let scratch = venv("given");
+        let package = scratch.0.join(SITE).join("tensorflow");
+        let nothing = Environ::from_variables::<String, String>([]);
+        for given in [
+            "venv",
+            SITE,
+            &format!("{SITE}/tensorflow"),
+            "venv/bin/python",
+            &format!("{SITE}/tensorflow/libtensorflow_cc.so.2"),
+        ] {
+            let found = find(Some(&scratch.0.join(given)), &[], &nothing).expect(given);
+            assert_eq!(found.folder, package, "{given}");
+            assert_eq!(found.framework, Some(package.join("libtensorflow_framework.so.2")));
+        }
+        assert_eq!(version_beside(&package).as_deref(), Some("2.21.0"));
+        let error = find(Some(&scratch.0), &[], &nothing).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("--tensorflow {}: no tensorflow there", scratch.0.display())),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_commands_own_python_comes_before_the_active_environment() {
+        let scratch = venv("command");
+        let other = Scratch::new("other");
+        other.file("lib/python3.9/site-packages/tensorflow/libtensorflow_cc.so.2", "");
+        let environ = Environ::from_variables([("VIRTUAL_ENV", other.0.to_str().unwrap())]);
+        let python = scratch.0.join("venv/bin/python").into_os_string();
+        let found = find(None, &["nice".into(), python, "train.py".into()], &environ).unwrap();
+        assert!(found.folder.starts_with(&scratch.0), "{found:?}");
+        let found = find(None, &["sh".into(), "train.sh".into()], &environ).unwrap();
+        assert!(found.folder.starts_with(&other.0), "{found:?}");
+        assert!(found.how.starts_with("VIRTUAL_ENV="), "{}", found.how);
+    }
+
+    #[test]
+    fn a_python_on_path_is_asked_once_and_every_place_is_told() {
+        let scratch = Scratch::new("asked");
+        let count = scratch.0.join("count");
+        let bin = scratch.program("bin/python3", &format!("echo x >> {}", count.display()));
+        let path = bin.parent().unwrap().to_str().unwrap();
+        let environ = Environ::from_variables([("PATH", path), ("CONDA_PREFIX", "/no/conda")]);
+        let error = find(None, &["python3".into()], &environ).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\n");
+        let text = error.to_string();
+        for says in [
+            "python3, which the command starts: it has no tensorflow",
+            "VIRTUAL_ENV: not set",
+            "CONDA_PREFIX=/no/conda: no tensorflow there",
+            "python3, from PATH: asked already",
+            "LD_LIBRARY_PATH and the system's library folders: no tensorflow there",
+            "hint: activate",
+        ] {
+            assert!(text.contains(says), "{says}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_where_the_libraries_are_looked_for() {
+        let scratch = venv("answer");
+        let package = scratch.0.join(SITE).join("tensorflow");
+        let bin = scratch.program("bin/python3", &format!("echo {}; echo 2.21.0", package.display()));
+        let environ = Environ::from_variables([("PATH", bin.parent().unwrap().to_str().unwrap())]);
+        assert_eq!(find(None, &[], &environ).unwrap().folder, package);
+        std::fs::remove_file(package.join("libtensorflow_cc.so.2")).unwrap();
+        scratch.file(&format!("{SITE}/tensorflow/__init__.py"), "");
+        let error = find(None, &[], &environ).unwrap_err().to_string();
+        assert!(error.contains("tensorflow has no libtensorflow_cc.so.2"), "{error}");
+    }
+
+    #[test]
+    fn a_library_of_the_system_is_the_last_resort() {
+        let scratch = Scratch::new("system");
+        scratch.file("lib/libtensorflow.so.2", "");
+        let lib = scratch.0.join("lib");
+        let environ = Environ::from_variables([("LD_LIBRARY_PATH", lib.to_str().unwrap())]);
+        let found = find(None, &[], &environ).unwrap();
+        assert_eq!((found.library, found.framework), (lib.join("libtensorflow.so.2"), None));
+    }
+
+    #[test]
+    fn an_older_wheel_comes_with_the_library_of_its_python() {
+        let scratch = Scratch::new("older");
+        let library = scratch.file("base/lib/libpython3.7m.so.1.0", "");
+        scratch.file("venv/pyvenv.cfg", &format!("home = {}/base/bin\n", scratch.0.display()));
+        let site = "venv/lib/python3.7/site-packages";
+        scratch.file(&format!("{site}/tensorflow/__init__.py"), "");
+        scratch.file(&format!("{site}/tensorflow_core/python/_pywrap_tensorflow_internal.so"), "");
+        let nothing = Environ::from_variables::<String, String>([]);
+        let found = find(Some(&scratch.0.join("venv")), &[], &nothing).unwrap();
+        let names = ["libpython3.7.so.1.0", "libpython3.7m.so.1.0"].map(PathBuf::from);
+        assert_eq!(found.python, [library, names[0].clone(), names[1].clone()]);
+    }
+}

@@ -1,0 +1,133 @@
+//! A TensorFlow server without Python: `rallypoint serve`.
+//!
+//! A parameter server holds variables and runs ops that clients send; TF 2's workers do no more. TensorFlow's
+//! C API starts such a server from a serialized `ServerDef`, and its wheels have the library. So this process
+//! loads it, starts the server and waits to be told to end. There is no other way to end one.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `definition` | what is served, from TF_CONFIG or a ServerDef, checked |
+//! | `options` | threads, devices and gRPC's settings, as the message and the variables that TensorFlow takes |
+//! | `config` | ConfigProto as text |
+//! | `find` | where TensorFlow is |
+//! | `port` | whether its port can be had, and who has it |
+//! | `native` | the calls that have no safe form |
+
+mod config;
+mod definition;
+pub mod find;
+mod native;
+mod options;
+mod port;
+
+pub use config::ConfigTextError;
+pub use definition::{Definition, DefinitionError};
+pub use native::{LoadError, Refused};
+pub use options::{Options, OptionsError};
+pub use port::Listener;
+
+use crate::environ::Environ;
+use crate::ports;
+use crate::variables as var;
+use find::Found;
+use native::TensorFlow;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// A started server listens at once; longer than this, it does not.
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Error)]
+pub enum ServeError {
+    #[error(
+        "port {port} is in use: {who} listens on it; hint: end that process, or give {member} another port"
+    )]
+    PortInUse { port: u16, who: Listener, member: String },
+    #[error(
+        "port {port} cannot be had: {source}, and /proc does not tell whose it is; hint: another user's process may listen on it, or hold it for a server of its own; give {member} another port"
+    )]
+    PortTaken { port: u16, source: std::io::Error, member: String },
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("TensorFlow {version} does not start {member}: {refused}; hint: {hint}")]
+    Refused { version: String, member: String, refused: Refused, hint: &'static str },
+    #[error(
+        "TensorFlow {version} has started {member}, but nobody listens on port {port}; hint: TF_CPP_MIN_LOG_LEVEL=0 shows what it says"
+    )]
+    Silent { version: String, member: String, port: u16 },
+}
+
+/// A server that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// TensorFlow's own version.
+    pub version: String,
+}
+
+/// Gives this process the variables that TensorFlow reads when it is loaded, and lets SIGTERM, SIGINT and SIGHUP
+/// end it with 0, at once and for good. Only while it has a single thread.
+pub fn take_over(variables: &[(String, String)]) {
+    native::set_variables(variables);
+    native::leave_when_told();
+}
+
+/// Loads TensorFlow and starts the server; it listens when this returns. `slow` is called again and again with
+/// the time that loading has taken, as long as it takes.
+pub fn start(
+    definition: &Definition,
+    found: &Found,
+    environ: &Environ,
+    slow: impl Fn(Duration) + Send + 'static,
+) -> Result<Serving, ServeError> {
+    let reuse_port = environ.get(var::TF_GRPC_REUSE_PORT) == Some("1");
+    // Seen before the seconds that loading may take; and again where TensorFlow says no more than "Unknown".
+    look_at_port(definition, reuse_port)?;
+    let (done, waiting) = channel::<()>();
+    let started = Instant::now();
+    std::thread::spawn(move || {
+        while waiting.recv_timeout(Duration::from_secs(5)) == Err(RecvTimeoutError::Timeout) {
+            slow(started.elapsed());
+        }
+    });
+    let tensorflow = TensorFlow::load(found)?;
+    let version = tensorflow.version();
+    if let Err(refused) = tensorflow.start(definition.bytes()) {
+        look_at_port(definition, reuse_port)?;
+        let hint = match refused.message.contains("Could not parse") {
+            true => "the ServerDef or the --config in it is not what this version takes",
+            false => "TF_CPP_MIN_LOG_LEVEL=0 shows more of what it says",
+        };
+        return Err(ServeError::Refused { version, member: definition.member(), refused, hint });
+    }
+    let until = Instant::now() + LISTENS_WITHIN;
+    while ports::listening_is_known() && !ports::listening().contains(&definition.port) {
+        if Instant::now() > until {
+            return Err(ServeError::Silent { version, member: definition.member(), port: definition.port });
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    drop(done);
+    Ok(Serving { version })
+}
+
+/// Ends this process without running TensorFlow's exit handlers, which crash under its threads.
+pub fn leave(code: u8) -> ! {
+    native::leave_now(code)
+}
+
+fn look_at_port(definition: &Definition, reuse_port: bool) -> Result<(), ServeError> {
+    let Err(source) = port::can_be_bound(definition.port, reuse_port) else { return Ok(()) };
+    let (port, member) = (definition.port, definition.member());
+    Err(match port::listener(port) {
+        Some(who) => ServeError::PortInUse { port, who, member },
+        None => ServeError::PortTaken { port, source, member },
+    })
+}
+
+impl Definition {
+    /// `ps 0`
+    pub fn member(&self) -> String {
+        format!("{} {}", self.role, self.index)
+    }
+}

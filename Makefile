@@ -41,8 +41,15 @@ lint:
 unit:
 	$(CARGO) $(TEST) --workspace --locked
 
+# The libraries of the oldest TensorFlow for the Python that the newest was tried with; the wheel alone
+OLDEST := build/tensorflow-oldest
+$(OLDEST)/ready: $(VENV)/ready
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
+		--upgrade --target $(OLDEST) tensorflow-cpu==2.12.0
+	@touch $@
+
 # Real TensorFlow, started by the real command
-tensorflow: $(BIN) $(VENV)/ready
+tensorflow: $(BIN) $(VENV)/ready $(OLDEST)/ready
 	RALLYPOINT=$(abspath $(BIN)) $(VENV)/bin/python -m pytest -q tests/tensorflow
 
 # A real HTCondor pool, started for the tests and stopped again; TESTBEDS=none leaves it out

@@ -27,11 +27,22 @@ pub(crate) enum Command {
   rallypoint run --ps 1 --workers 2 --meet ~/job -- python train.py   one of three, in three terminals
   srun rallypoint run --ps 1 --meet ~/job -- python train.py      one member a task
   rallypoint run --tf-config worker_0.json -- python train.py     one member from a file
+  rallypoint run --ps 2 --workers 4 --serve ps -- python train.py     parameter servers without Python
+  rallypoint run --chief --ps 2 --workers 4 --serve ps,worker -- python train.py   only TF 2's chief is Python
   rallypoint run --workers 8 --framework torch --restart worker=3 -- python train.py")]
     Run(Box<RunArgs>),
     /// Write a batch script that runs the job, and submit it
     #[command(subcommand)]
     Submit(SubmitCommand),
+    /// Serve as a TensorFlow ps or worker, without Python
+    #[command(after_help = "Examples:
+  TF_CONFIG=\"$(cat ps-0.json)\" rallypoint serve
+  rallypoint serve --tf-config ps-0.json --tensorflow ~/venv --intra-op-threads 4
+  rallypoint serve --server-def ps.bin --config config.pbtxt
+  rallypoint run --ps 2 --workers 4 --serve ps -- python train.py     servers of a whole job
+
+SIGTERM, SIGINT and SIGHUP end it at once with 0.")]
+    Serve(ServeArgs),
     /// Show every member: rank, role, index, host, devices, CPUs
     #[command(after_help = "Examples:
   srun rallypoint plan --ps 1 --workers rest      from inside a step
@@ -84,6 +95,8 @@ pub(crate) struct RunArgs {
     pub(crate) ending: EndingArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) serve: RunServeArgs,
     /// Whose variables the members get
     #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
     pub(crate) framework: FrameworkArg,
@@ -147,6 +160,8 @@ pub(crate) struct HandedOnArgs {
     pub(crate) ending: EndingArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) serve: RunServeArgs,
     /// Whose variables the members get
     #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
     pub(crate) framework: FrameworkArg,
@@ -257,6 +272,21 @@ pub(crate) struct EndingArgs {
     pub(crate) grace: Duration,
 }
 
+/// Members that need no Python.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Servers")]
+pub(crate) struct RunServeArgs {
+    /// Roles that are TensorFlow servers without Python, instead of COMMAND: ps, or ps,worker with a chief
+    #[arg(long, value_name = "ROLES")]
+    pub(crate) serve: Option<String>,
+    /// Where their TensorFlow is [default: that of COMMAND's Python, else look for it]
+    #[arg(long, value_name = "DIR", requires = "serve")]
+    pub(crate) tensorflow: Option<PathBuf>,
+    /// Their tensorflow.ConfigProto, as text or serialized
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub(crate) serve_config: Option<PathBuf>,
+}
+
 /// What members write, and what is told about them.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Output")]
@@ -276,6 +306,54 @@ pub(crate) struct OutputArgs {
     /// Append what happens to this file, a JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServeArgs {
+    /// A file with TF_CONFIG [default: the variable]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tf_config: Option<PathBuf>,
+    /// A file with a serialized tensorflow.ServerDef instead
+    #[arg(long, value_name = "FILE", conflicts_with = "tf_config")]
+    pub(crate) server_def: Option<PathBuf>,
+    /// Where TensorFlow is: its package, an environment, or a folder of libraries [default: look for it]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tensorflow: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: ServerArgs,
+    /// Say what would be served, and stop
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// When it serves, print a JSON object for scripts
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What the server is like.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerArgs {
+    /// Threads within an op [default: TF_NUM_INTRAOP_THREADS, else all CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) intra_op_threads: Option<u32>,
+    /// Ops at a time, at least 2 [default: TF_NUM_INTEROP_THREADS, else all CPUs]
+    #[arg(long, value_name = "N", value_parser = inter_op_threads)]
+    pub(crate) inter_op_threads: Option<u32>,
+    /// Take GPU memory as it is needed, not all at once
+    #[arg(long)]
+    pub(crate) memory_growth: bool,
+    /// Let its sessions see these devices only: /job:ps; may be repeated
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) device_filter: Vec<String>,
+    /// A tensorflow.ConfigProto, as text or serialized; options above win
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The largest message it takes from other members [default: 2147483647]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=2147483647))]
+    pub(crate) grpc_max_message_length: Option<u32>,
+    /// An option of gRPC for connections to other members: grpc.keepalive_time_ms=30000; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) grpc_option: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -572,6 +650,15 @@ fn port_range(text: &str) -> Result<(u16, u16), String> {
     let (lo, hi) = text.split_once('-').ok_or_else(bad)?;
     let (lo, hi) = (lo.trim().parse().map_err(|_| bad())?, hi.trim().parse().map_err(|_| bad())?);
     if lo == 0 || hi < lo { Err(bad()) } else { Ok((lo, hi)) }
+}
+
+fn inter_op_threads(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(1) => Err("with one, TensorFlow 2's coordinator waits for ever: its own op fills the only thread"
+            .to_owned()),
+        Ok(count @ 2..=65536) => Ok(count),
+        _ => Err("expected a number from 2 on".to_owned()),
+    }
 }
 
 fn restart(text: &str) -> Result<(String, u32), String> {

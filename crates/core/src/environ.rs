@@ -86,11 +86,7 @@ impl Environ {
 
     /// This process's variables alone: nobody is asked about the machine.
     pub fn variables_here() -> Environ {
-        Environ::from_variables(
-            std::env::vars_os().map(|(name, value)| {
-                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
-            }),
-        )
+        Environ::from_variables(own_variables())
     }
 
     /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart.

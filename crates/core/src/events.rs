@@ -26,6 +26,9 @@ pub enum JobEvent<'a> {
         index: u32,
         host: &'a str,
         pid: u32,
+        /// It is a server without Python.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        served: bool,
     },
     /// A member listens on its port.
     Listening {

@@ -38,6 +38,8 @@ pub enum Event {
     Started {
         rank: u32,
         pid: u32,
+        /// It is a server without Python, which never ends by itself.
+        served: bool,
     },
     Ended {
         rank: u32,
@@ -85,7 +87,7 @@ pub struct Job {
 
 impl Until {
     /// Which ranks decide. Empty if nobody has the role asked for.
-    fn deciders(self, roles: &[Role]) -> Vec<bool> {
+    pub(crate) fn deciders(self, roles: &[Role]) -> Vec<bool> {
         let any = |role: Role| roles.contains(&role);
         let decides: Box<dyn Fn(&Role) -> bool> = match self {
             Until::Chief => Box::new(|role| *role == Role::Chief),
@@ -133,8 +135,9 @@ impl Job {
 
     pub fn apply(&mut self, event: Event) -> Vec<Action> {
         match event {
-            Event::Started { rank, pid } => {
+            Event::Started { rank, pid, served } => {
                 self.members[rank as usize].pid = Some(pid);
+                self.members[rank as usize].served = served;
                 Vec::new()
             }
             Event::Ended { rank, ended } => self.ended(rank, ended),
@@ -162,8 +165,13 @@ impl Job {
         }
     }
 
-    fn ended(&mut self, rank: u32, ended: Ended) -> Vec<Action> {
+    fn ended(&mut self, rank: u32, mut ended: Ended) -> Vec<Action> {
         let at = rank as usize;
+        // A server ends with 0 when it is told to, and nobody here did: the others would wait for it for ever.
+        if self.members[at].served && ended.end.is_success() && !self.stopping {
+            ended.end = End::Killed(libc::SIGTERM);
+            ended.reason = Some("somebody else told the server to stop".to_owned());
+        }
         let success = ended.end.is_success();
         let lost = matches!(ended.end, End::Lost(_));
         if self.stopping {
@@ -335,6 +343,20 @@ mod tests {
         assert_eq!(job.apply(Event::Lost { rank: 1, why: "gone".to_owned() }), [Action::StopAll]);
         assert_eq!(job.verdict().unwrap().code(), 66);
         assert_eq!(job.apply(Event::Lost { rank: 1, why: "again".to_owned() }), []);
+    }
+
+    #[test]
+    fn a_server_that_somebody_else_stopped_has_failed() {
+        let served = |rank| Event::Started { rank, pid: 7, served: true };
+        let mut stray = job("ps,worker", Rules::default());
+        stray.apply(served(0));
+        assert_eq!(stray.apply(ok(0)), [Action::StopAll]);
+        assert_eq!(stray.verdict().unwrap().code(), 143);
+        let mut asked = job("ps,worker", Rules::default());
+        asked.apply(served(0));
+        assert_eq!(asked.apply(ok(1)), [Action::StopAll]);
+        assert_eq!(asked.apply(ok(0)), [Action::Over]);
+        assert_eq!(asked.verdict(), Some(&Verdict::Success));
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct MemberOutcome {
     pub ended: Option<Ended>,
     /// rallypoint asked it to end.
     pub stopped: bool,
+    /// It was a server without Python.
+    pub served: bool,
     pub restarts: u32,
 }
 
@@ -113,7 +115,7 @@ impl OwnCode {
             OwnCode::MemberLost => "`run`: another member's agent was lost",
             OwnCode::Interrupted => "`run`: ended by a signal to rallypoint, Ctrl-C included",
             OwnCode::NotStarted => {
-                "`run`: a member's program could not be started, or its port could not be had"
+                "`run`, `serve`: a member's program or TensorFlow's server could not be started, or its port could not be had"
             }
             OwnCode::AgentLost => "`run`: the agent itself was killed; its members were ended",
         }

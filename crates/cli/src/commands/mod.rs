@@ -7,6 +7,7 @@ mod env;
 mod hostlist;
 mod plan;
 mod run;
+mod serve;
 mod submit;
 
 use crate::args::{Args, Command};
@@ -19,6 +20,7 @@ pub(crate) fn run(args: Args, matches: &ArgMatches) -> Result<Exit, Failure> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Submit(command) => submit::run(&command, innermost(matches)),
+        Command::Serve(args) => serve::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Check(args) => check::run(&args),

@@ -40,6 +40,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let mut ports = port_choice(args);
     let mut extra = Vec::new();
     let mut index = None;
+    let mut cluster = None;
     let on = match &args.tf_config {
         None => settings::on(args.on),
         Some(file) => {
@@ -52,6 +53,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
             ports = PortChoice::Base(own_port(&config)?);
             extra.push((var::TF_CONFIG.to_owned(), text));
             index = Some(config.index);
+            cluster = Some(config);
             scheduler::On::Local
         }
     };
@@ -72,9 +74,11 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let place = place(&place_request(&args.meet), &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.addresses)?;
     let rules = rules(&args.ending)?;
+    let served = super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ)?;
     let private = private_folder(&environ)?;
     let spec = RunSpec {
         command: args.command.clone(),
+        served,
         rules,
         grace: args.ending.grace,
         framework: settings::framework(args.framework),

@@ -16,6 +16,9 @@ pub enum ToLeader {
     Offer(Offer),
     Started {
         pid: u32,
+        /// It is a server without Python.
+        #[serde(default)]
+        served: bool,
     },
     Listening,
     /// The member's process ended.

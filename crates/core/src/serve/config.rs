@@ -462,9 +462,10 @@ mod tests {
                     Kind::Message(_) if field.name == "device_count" => "map<string, int32>",
                     Kind::Message(_) => "",
                 };
-                let line = format!("{kind} {} = {};", field.name, field.number);
-                assert!(body.contains(&line), "{message}: {line}");
-                assert!(!field.repeated || kind.starts_with("map") || body.contains(&format!("  repeated")));
+                let end = format!("{kind} {} = {};", field.name, field.number);
+                let line = body.lines().find(|line| line.ends_with(&end));
+                let line = line.unwrap_or_else(|| panic!("{message}: {end}"));
+                assert_eq!(line.contains("repeated ") || line.contains("map<"), field.repeated, "{line}");
             }
             assert_eq!(body.matches(" = ").count(), fields.len(), "{message}");
         }

@@ -223,7 +223,7 @@ fn packages_below(prefix: &Path) -> Vec<PathBuf> {
             Some((minor, entry.path()))
         })
         .collect();
-    pythons.sort_by(|a, b| b.cmp(a));
+    pythons.sort_by(|(a, at), (b, beside)| b.cmp(a).then(at.cmp(beside)));
     let sites = pythons.iter().map(|(_, python)| python.join("site-packages/tensorflow"));
     sites.flat_map(|package| around(&package)).collect()
 }
@@ -251,21 +251,27 @@ fn libraries_in(folder: &Path, how: &str) -> Option<Found> {
 }
 
 /// For a package in `PREFIX/lib/python3.8/site-packages`: `libpython3.8.so.1.0` of that prefix, of the one that
-/// a virtual environment is made from, or by its name alone, which the system's loader looks up.
+/// a virtual environment is made from, or by its name alone, which the system's loader looks up. In any other
+/// folder the wheel's own tag tells the version.
 fn python_libraries(package: &Path) -> Vec<PathBuf> {
     let Some(site) = package.parent() else { return Vec::new() };
-    let Some((version, lib)) = site.ancestors().find_map(|folder| {
+    let lib = site.ancestors().find_map(|folder| {
         let version = folder.file_name()?.to_str()?.strip_prefix("python3.")?;
-        Some((version, folder.parent()?))
-    }) else {
-        return Vec::new();
+        Some((version.to_owned(), folder.parent()?.to_owned()))
+    });
+    let (version, lib) = match lib {
+        Some((version, lib)) => (version, Some(lib)),
+        None => match metadata_beside(package).and_then(|folder| wheel_python(&folder.join("WHEEL"))) {
+            Some(version) => (version, None),
+            None => return Vec::new(),
+        },
     };
     let names = ["", "m"].map(|flag| format!("libpython3.{version}{flag}.so.1.0"));
-    let home = lib.parent().map(|prefix| prefix.join("pyvenv.cfg")).and_then(|file| {
-        let text = std::fs::read_to_string(file).ok()?;
+    let home = lib.as_deref().and_then(Path::parent).and_then(|prefix| {
+        let text = std::fs::read_to_string(prefix.join("pyvenv.cfg")).ok()?;
         Some(PathBuf::from(venv_home(&text)?).parent()?.join("lib"))
     });
-    let files = [Some(lib.to_owned()), home].into_iter().flatten().flat_map(|folder| {
+    let files = [lib, home].into_iter().flatten().flat_map(|folder| {
         names.iter().map(|name| folder.join(name)).filter(|file| file.is_file()).collect::<Vec<_>>()
     });
     files.chain(names.iter().map(PathBuf::from)).collect()
@@ -298,16 +304,27 @@ fn prefix_of(python: &Path) -> Option<PathBuf> {
     bin.parent().map(Path::to_owned)
 }
 
-/// What is installed beside a package, from the name of its metadata: `tensorflow_cpu-2.21.0.dist-info`.
-pub(super) fn version_beside(package: &Path) -> Option<String> {
+/// `8` of the line `Tag: cp38-cp38-manylinux2010_x86_64`
+fn wheel_python(file: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let tag = text.lines().find_map(|line| line.strip_prefix("Tag: cp3"))?;
+    Some(tag.chars().take_while(char::is_ascii_digit).collect())
+}
+
+/// The metadata of what is installed beside a package: `tensorflow_cpu-2.21.0.dist-info`.
+fn metadata_beside(package: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(package.parent()?).ok()?;
-    entries.flatten().find_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let (project, version) = name.strip_suffix(".dist-info")?.rsplit_once('-')?;
-        let is_tensorflow =
-            ["tensorflow", "tensorflow_cpu", "tensorflow_rocm", "tf_nightly"].contains(&project);
-        is_tensorflow.then(|| version.to_owned())
-    })
+    entries.flatten().map(|entry| entry.path()).find(|folder| project_version(folder).is_some())
+}
+
+fn project_version(metadata: &Path) -> Option<&str> {
+    let (project, version) = metadata.file_name()?.to_str()?.strip_suffix(".dist-info")?.rsplit_once('-')?;
+    ["tensorflow", "tensorflow_cpu", "tensorflow_rocm", "tf_nightly"].contains(&project).then_some(version)
+}
+
+/// The version of what is installed beside a package.
+pub(super) fn version_beside(package: &Path) -> Option<String> {
+    metadata_beside(package).and_then(|metadata| project_version(&metadata).map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -455,5 +472,11 @@ mod tests {
         let found = find(Some(&scratch.0.join("venv")), &[], &nothing).unwrap();
         let names = ["libpython3.7.so.1.0", "libpython3.7m.so.1.0"].map(PathBuf::from);
         assert_eq!(found.python, [library, names[0].clone(), names[1].clone()]);
+
+        scratch.file("target/tensorflow/python/_pywrap_tensorflow_internal.so", "");
+        let wheel = "Wheel-Version: 1.0\nTag: cp37-cp37m-manylinux2010_x86_64\n";
+        scratch.file("target/tensorflow-2.4.0.dist-info/WHEEL", wheel);
+        let found = find(Some(&scratch.0.join("target")), &[], &nothing).unwrap();
+        assert_eq!(found.python, names);
     }
 }

@@ -12,10 +12,12 @@
 //! | `find` | where TensorFlow is |
 //! | `port` | whether its port can be had, and who has it |
 //! | `native` | the calls that have no safe form |
+//! | `members` | which members of a job are served |
 
 mod config;
 mod definition;
 pub mod find;
+pub mod members;
 mod native;
 mod options;
 mod port;
@@ -31,6 +33,7 @@ use crate::ports;
 use crate::variables as var;
 use find::Found;
 use native::TensorFlow;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -65,11 +68,14 @@ pub struct Serving {
     pub version: String,
 }
 
-/// Gives this process the variables that TensorFlow reads when it is loaded, and lets SIGTERM, SIGINT and SIGHUP
-/// end it with 0, at once and for good. Only while it has a single thread.
-pub fn take_over(variables: &[(String, String)]) {
-    native::set_variables(variables);
+/// Lets SIGTERM, SIGINT and SIGHUP end this process with 0, at once and from here on.
+pub fn leave_when_told() {
     native::leave_when_told();
+}
+
+/// Gives this process the variables that TensorFlow reads when it is loaded. Only while it has a single thread.
+pub fn set_variables(variables: &BTreeMap<String, String>) {
+    native::set_variables(variables);
 }
 
 /// Loads TensorFlow and starts the server; it listens when this returns. `slow` is called again and again with

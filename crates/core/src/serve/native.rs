@@ -11,6 +11,7 @@
 use super::find::{Found, version_beside};
 use crate::supervise::is_ignored;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -35,7 +36,7 @@ pub struct Refused {
 }
 
 /// Sets variables of this process. Only while it has a single thread.
-pub(super) fn set_variables(variables: &[(String, String)]) {
+pub(super) fn set_variables(variables: &BTreeMap<String, String>) {
     for (name, value) in variables {
         // SAFETY: the caller has started no thread, so nobody reads the environment at the same time.
         unsafe { std::env::set_var(name, value) };

@@ -3,7 +3,7 @@
 use super::config::{ConfigTextError, encode, quote};
 use super::definition::Definition;
 use crate::environ::Environ;
-use crate::framework::no_proxy;
+use crate::framework::{ChildEnv, no_proxy};
 use crate::variables as var;
 use prost::Message;
 use std::fmt::Write;
@@ -68,14 +68,10 @@ impl Options {
     }
 
     /// What TensorFlow reads from its environment, and what a person should know about it.
-    pub fn variables(
-        &self,
-        environ: &Environ,
-        definition: &Definition,
-    ) -> Result<(Vec<(String, String)>, Vec<String>), OptionsError> {
-        let mut variables = Vec::new();
+    pub fn variables(&self, environ: &Environ, definition: &Definition) -> Result<ChildEnv, OptionsError> {
+        let mut own = ChildEnv { notes: definition.notes.clone(), ..ChildEnv::default() };
         if environ.get(var::TF_CPP_MIN_LOG_LEVEL).is_none() {
-            variables.push((var::TF_CPP_MIN_LOG_LEVEL.to_owned(), "2".to_owned()));
+            own.variables.insert(var::TF_CPP_MIN_LOG_LEVEL.to_owned(), "2".to_owned());
         }
         let given = environ.get_nonempty(var::TF_GRPC_DEFAULT_OPTIONS).map(str::to_owned);
         let length =
@@ -91,14 +87,13 @@ impl Options {
             options.push(option.clone());
         }
         if self.grpc_max_message_length.is_some() || !self.grpc_options.is_empty() {
-            variables.push((var::TF_GRPC_DEFAULT_OPTIONS.to_owned(), options.join(",")));
+            own.variables.insert(var::TF_GRPC_DEFAULT_OPTIONS.to_owned(), options.join(","));
         }
-        let mut notes = definition.notes.clone();
         if let Some((spared, note)) = no_proxy(environ, definition.hosts.iter().map(String::as_str)) {
-            variables.extend(spared);
-            notes.push(note);
+            own.variables.extend(spared);
+            own.notes.push(note);
         }
-        Ok((variables, notes))
+        Ok(own)
     }
 }
 
@@ -162,17 +157,17 @@ mod tests {
             ("http_proxy", "http://proxy:3128"),
             ("no_proxy", "n2"),
         ]);
-        let (variables, notes) = options.variables(&environ, &definition()).unwrap();
+        let own = options.variables(&environ, &definition()).unwrap();
         let value = "grpc.a=1,grpc.max_receive_message_length=1048576,grpc.keepalive_time_ms=30000";
-        assert_eq!(variables[0], ("TF_GRPC_DEFAULT_OPTIONS".to_owned(), value.to_owned()));
-        assert_eq!(variables[1], ("no_proxy".to_owned(), "n2,127.0.0.1,localhost,n1".to_owned()));
-        assert!(notes[0].starts_with("http_proxy is set"), "{notes:?}");
+        assert_eq!(own.variables["TF_GRPC_DEFAULT_OPTIONS"], value);
+        assert_eq!(own.variables["no_proxy"], "n2,127.0.0.1,localhost,n1");
+        assert!(own.notes[0].starts_with("http_proxy is set"), "{:?}", own.notes);
+        assert!(!own.variables.contains_key("TF_CPP_MIN_LOG_LEVEL"));
 
         let spared = [("http_proxy", "http://proxy:3128"), ("no_proxy", "n1,n2,localhost,127.0.0.1")];
-        let (variables, notes) =
-            Options::default().variables(&Environ::from_variables(spared), &definition()).unwrap();
-        assert_eq!(variables, [("TF_CPP_MIN_LOG_LEVEL".to_owned(), "2".to_owned())]);
-        assert_eq!(notes, Vec::<String>::new());
+        let own = Options::default().variables(&Environ::from_variables(spared), &definition()).unwrap();
+        let quiet = [("TF_CPP_MIN_LOG_LEVEL".to_owned(), "2".to_owned())].into();
+        assert_eq!(own, ChildEnv { variables: quiet, notes: Vec::new() });
 
         for bad in ["", "grpc.a", "=1", "grpc.a=", "grpc.a=1,grpc.b=2", "grpc.a=1=2"] {
             let options = Options { grpc_options: vec![bad.to_owned()], ..Options::default() };

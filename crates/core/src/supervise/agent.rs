@@ -20,6 +20,7 @@ use crate::rendezvous::{
     self, Gathered, Leader, Link, Meeting, Part, Progress, RendezvousError, SettleError, WayToMeet,
 };
 use crate::roster::{Addressing, Endpoint, Roster, RosterError};
+use crate::serve::members::Served;
 use crate::signal;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -32,6 +33,8 @@ use thiserror::Error;
 #[derive(Debug)]
 pub struct RunSpec {
     pub command: Vec<OsString>,
+    /// Members that are servers without Python instead.
+    pub served: Option<Served>,
     pub rules: Rules,
     pub grace: Duration,
     pub framework: Framework,

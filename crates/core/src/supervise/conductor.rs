@@ -142,19 +142,20 @@ impl<'a> Conductor<'a> {
     fn happened(&mut self, happened: Vec<Happened>) {
         for happened in happened {
             match happened {
-                Happened::Started { rank, pid } => self.started(rank, pid),
+                Happened::Started { rank, pid, served } => self.started(rank, pid, served),
                 Happened::Listening { rank } => self.listening(rank),
                 Happened::Ended { rank, ended } => self.apply(Event::Ended { rank, ended }),
             }
         }
     }
 
-    fn started(&mut self, rank: u32, pid: u32) {
+    fn started(&mut self, rank: u32, pid: u32, served: bool) {
         let member = &self.roster.plan.members[rank as usize];
         let host = self.roster.plan.host(member).unwrap_or("?");
-        let event = JobEvent::Started { rank, role: member.role.as_str(), index: member.index, host, pid };
+        let (role, index) = (member.role.as_str(), member.index);
+        let event = JobEvent::Started { rank, role, index, host, pid, served };
         self.events.write(self.roster.plan.attempt, &event);
-        self.apply(Event::Started { rank, pid });
+        self.apply(Event::Started { rank, pid, served });
     }
 
     fn listening(&mut self, rank: u32) {
@@ -298,7 +299,7 @@ impl<'a> Conductor<'a> {
             Incoming::Message { connection, message } => {
                 let Some(rank) = rank_of(&self.others, connection) else { return };
                 match message {
-                    ToLeader::Started { pid } => self.started(rank, pid),
+                    ToLeader::Started { pid, served } => self.started(rank, pid, served),
                     ToLeader::Listening => self.listening(rank),
                     ToLeader::Ended(ended) => self.apply(Event::Ended { rank, ended }),
                     ToLeader::Interrupted { signal } => {
@@ -409,11 +410,13 @@ fn closing_rows(plan: &Plan, outcomes: &[MemberOutcome]) -> Vec<ClosingRow> {
         .iter()
         .zip(outcomes)
         .map(|(member, outcome)| {
+            let served = if outcome.served { "served, " } else { "" };
             let end = match &outcome.ended {
                 None => "not started".to_owned(),
+                Some(ended) if ended.end.is_success() && outcome.served => "served until stopped".to_owned(),
                 Some(ended) if ended.end.is_success() => "finished".to_owned(),
-                Some(ended) if outcome.stopped => format!("stopped ({})", ended.end),
-                Some(ended) => format!("failed ({})", ended.end),
+                Some(ended) if outcome.stopped => format!("{served}stopped ({})", ended.end),
+                Some(ended) => format!("{served}failed ({})", ended.end),
             };
             let restarts = match outcome.restarts {
                 0 => String::new(),

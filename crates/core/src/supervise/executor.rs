@@ -37,6 +37,8 @@ pub(super) struct Launch {
     pub(super) index: u32,
     pub(super) host: String,
     pub(super) command: Vec<OsString>,
+    /// The command is a server without Python.
+    pub(super) served: bool,
     /// On top of what this process has.
     pub(super) variables: Vec<(String, String)>,
     /// Of what this process has, what the member must not have.
@@ -49,7 +51,7 @@ pub(super) struct Launch {
 /// Something that happened to a member.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Happened {
-    Started { rank: u32, pid: u32 },
+    Started { rank: u32, pid: u32, served: bool },
     Listening { rank: u32 },
     Ended { rank: u32, ended: Ended },
 }
@@ -142,7 +144,7 @@ impl Executor {
                 if has_port {
                     self.next_listen_check.get_or_insert(Instant::now() + LISTEN_CHECK);
                 }
-                Some(Happened::Started { rank, pid })
+                Some(Happened::Started { rank, pid, served: launch.served })
             }
         }
     }

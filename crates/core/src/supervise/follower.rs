@@ -92,7 +92,7 @@ impl Own {
     async fn report(&mut self, happened: Vec<Happened>, link: &Link) {
         for happened in happened {
             match happened {
-                Happened::Started { pid, .. } => link.send(ToLeader::Started { pid }).await,
+                Happened::Started { pid, served, .. } => link.send(ToLeader::Started { pid, served }).await,
                 Happened::Listening { .. } => link.send(ToLeader::Listening).await,
                 Happened::Ended { ended, .. } => {
                     self.ended = true;

@@ -38,12 +38,14 @@ pub(super) fn prepare(
         if launches.is_empty() {
             child.notes.iter().for_each(|note| talk(Notice::Line(note.clone())));
         }
+        let served = spec.served.as_ref().filter(|served| served.roles.contains(&member.role));
         launches.push(Launch {
             rank,
             role: member.role.to_string(),
             index: member.index,
             host: plan.host(member).unwrap_or("?").to_owned(),
-            command: spec.command.clone(),
+            command: served.map_or(&spec.command, |served| &served.command).clone(),
+            served: served.is_some(),
             variables: child.variables.into_iter().chain(spec.extra.iter().cloned()).collect(),
             withheld: spec.withheld,
             error_file,

@@ -1,0 +1,206 @@
+//! `rallypoint serve`
+
+use crate::args::{RunArgs, ServeArgs, ServerArgs};
+use crate::exit::{Exit, Failure, report};
+use crate::settings;
+use rallypoint::check::ConfigFile;
+use rallypoint::environ::Environ;
+use rallypoint::job::Rules;
+use rallypoint::outcome::OwnCode;
+use rallypoint::plan::Plan;
+use rallypoint::roles::{Role, RoleError};
+use rallypoint::serve::find::{Found, find};
+use rallypoint::serve::members::{Served, can_be_served};
+use rallypoint::serve::{self, Definition, Options};
+use rallypoint::variables as var;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// A library that takes longer to load than this lies on a file system that hangs.
+const LOAD_LIMIT: Duration = Duration::from_secs(600);
+/// The definition of a million members has some 30 MB.
+const MAX_FILE: u64 = 64 << 20;
+
+#[derive(Debug, Error)]
+enum CannotServe {
+    #[error(
+        "TF_CONFIG is not set, so there is nothing to serve; hint: give --tf-config FILE or --server-def FILE, or let `rallypoint run --serve ps` start it"
+    )]
+    NothingToServe,
+    #[error("cannot read {}: {source}", file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+    #[error(
+        "TensorFlow was not loaded from {} within {} s; hint: is its file system alive?", folder.display(), LOAD_LIMIT.as_secs()
+    )]
+    Slow { folder: PathBuf },
+}
+
+/// What `--json` prints, once it serves.
+#[derive(serde::Serialize)]
+struct Ready<'a> {
+    role: &'a str,
+    index: u32,
+    address: &'a str,
+    port: u16,
+    pid: u32,
+    tensorflow: &'a str,
+    folder: &'a Path,
+    milliseconds: f64,
+}
+
+pub(super) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
+    let started = Instant::now();
+    serve::leave_when_told();
+    let environ = Environ::variables_here();
+    let options = options(&args.options)?;
+    let definition = definition(args, &environ)?.with_config(options.config_proto()?);
+    let own = options.variables(&environ, &definition)?;
+    serve::set_variables(&own.variables);
+    own.notes.iter().for_each(|note| say(note));
+    let found = match find(args.tensorflow.as_deref(), &[], &environ) {
+        Ok(found) => found,
+        Err(error) => return Ok(not_started(error)),
+    };
+    if args.dry_run {
+        return dry_run(&definition, &found);
+    }
+    let folder = found.folder.clone();
+    let serving = serve::start(&definition, &found, &environ, move |waited| slow(&folder, waited));
+    let serving = match serving {
+        Ok(serving) => serving,
+        Err(error) => serve::leave(not_started(error).code()),
+    };
+    let ready = Ready {
+        role: &definition.role,
+        index: definition.index,
+        address: &definition.address,
+        port: definition.port,
+        pid: std::process::id(),
+        tensorflow: &serving.version,
+        folder: &found.folder,
+        milliseconds: started.elapsed().as_secs_f64() * 1e3,
+    };
+    say(&format!(
+        "{} serves on port {} after {:.0} ms, with TensorFlow {} from {}",
+        definition.member(),
+        ready.port,
+        ready.milliseconds,
+        ready.tensorflow,
+        found.folder.display()
+    ));
+    if args.json {
+        super::print_json(&ready)?;
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The members of `run --serve`. TensorFlow is looked for once, here, and not by each of them; `None` if this
+/// agent runs none of them. `cluster` is that of `--tf-config`, of which this agent runs one member.
+pub(super) fn served(
+    args: &RunArgs,
+    cluster: Option<&ConfigFile>,
+    plan: &Plan,
+    rules: &Rules,
+    environ: &Environ,
+) -> Result<Option<Served>, Failure> {
+    let Some(roles) = &args.serve.serve else { return Ok(None) };
+    let roles = roles.split(',').map(|role| role.trim().parse()).collect::<Result<_, RoleError>>()?;
+    let members = match cluster {
+        None => plan.members.iter().map(|member| member.role.clone()).collect(),
+        Some(config) => {
+            let all =
+                config.cluster.iter().flat_map(|(role, tasks)| tasks.iter().flatten().map(move |_| role));
+            all.map(|role| role.parse()).collect::<Result<Vec<Role>, RoleError>>()?
+        }
+    };
+    can_be_served(&roles, &members, rules, settings::framework(args.framework))?;
+    let own = match (plan.members.as_slice(), args.meet.rank.or(plan.me)) {
+        ([only], _) => Some(only),
+        (members, rank) => rank.and_then(|rank| members.get(rank as usize)),
+    };
+    if own.is_some_and(|member| !roles.contains(&member.role)) {
+        return Ok(None);
+    }
+    let found = find(args.serve.tensorflow.as_deref(), &args.command, environ)?;
+    let mut command = vec![std::env::current_exe()?.into_os_string(), "serve".into()];
+    command.extend(["--tensorflow".into(), found.folder.into_os_string()]);
+    if let Some(file) = &args.serve.serve_config {
+        // What is wrong with it is said once, before anything starts.
+        let config = Some((file.display().to_string(), read(file)?));
+        Options { config, ..Options::default() }.config_proto()?;
+        command.extend(["--config".into(), file.into()]);
+    }
+    Ok(Some(Served { roles, command }))
+}
+
+fn say(line: &str) {
+    _ = std::io::stderr().lock().write_all(format!("rallypoint: {line}\n").as_bytes());
+}
+
+fn not_started(error: impl std::error::Error + 'static) -> Exit {
+    report(Err(Box::new(error)));
+    Exit::Run(OwnCode::NotStarted.code())
+}
+
+fn slow(folder: &Path, waited: Duration) {
+    if waited > LOAD_LIMIT {
+        serve::leave(not_started(CannotServe::Slow { folder: folder.to_owned() }).code());
+    }
+    say(&format!("still loading TensorFlow from {} ({} s)", folder.display(), waited.as_secs()));
+}
+
+fn dry_run(definition: &Definition, found: &Found) -> Result<Exit, Failure> {
+    let text = format!(
+        "{} would serve on port {}, known to others as {}\nTensorFlow: {}\nfound by: {}\n",
+        definition.member(),
+        definition.port,
+        definition.address,
+        found.library.display(),
+        found.how
+    );
+    super::print(text.as_bytes())
+}
+
+fn definition(args: &ServeArgs, environ: &Environ) -> Result<Definition, Failure> {
+    if let Some(file) = &args.server_def {
+        return Ok(Definition::from_server_def(&file.display().to_string(), &read(file)?)?);
+    }
+    if let Some(file) = &args.tf_config {
+        let text = read(file)?;
+        return Ok(Definition::from_tf_config(&file.display().to_string(), &String::from_utf8_lossy(&text))?);
+    }
+    match environ.get_nonempty(var::TF_CONFIG) {
+        None => Err(CannotServe::NothingToServe.into()),
+        Some(text) => Ok(Definition::from_tf_config(var::TF_CONFIG, text)?),
+    }
+}
+
+fn options(args: &ServerArgs) -> Result<Options, Failure> {
+    let config = match &args.config {
+        None => None,
+        Some(file) => Some((file.display().to_string(), read(file)?)),
+    };
+    Ok(Options {
+        intra_op_threads: args.intra_op_threads,
+        inter_op_threads: args.inter_op_threads,
+        memory_growth: args.memory_growth,
+        device_filters: args.device_filter.clone(),
+        config,
+        grpc_max_message_length: args.grpc_max_message_length,
+        grpc_options: args.grpc_option.clone(),
+    })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, CannotServe> {
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    let checked = match opened {
+        Ok(size) if size as u64 > MAX_FILE => Err(std::io::Error::other("larger than 64 MiB")),
+        other => other,
+    };
+    checked.map(|_| bytes).map_err(|source| CannotServe::Unreadable { file: file.to_owned(), source })
+}

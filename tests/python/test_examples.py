@@ -1,13 +1,18 @@
 """The examples, as their READMEs say: real TensorFlow, to the end."""
 
+import itertools
 import os
+import random
 import re
+import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+import rallypoint
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -187,3 +192,47 @@ def test_the_same_with_one_command() -> None:
 def test_terminals_that_there_are_not(args: list[str]) -> None:
     done = run(sys.executable, "local.py", *args, cwd=EXAMPLES / "local")
     assert done.returncode == 2 and "local.py: error:" in done.stderr
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has now, from a range that most systems give to nobody by chance."""
+    candidates = random.sample(range(20000, 32000), 1000)
+    return list(itertools.islice((port for port in candidates if not rallypoint.port_in_use(port)), count))
+
+
+@pytest.mark.parametrize("by_command", [False, True], ids=["python", "run"])
+def test_a_file_for_each_member(by_command: bool, tmp_path: Path) -> None:
+    members = ["ps", "worker_0", "worker_1"]
+    ports = dict(zip(["2222", "2223", "2224"], map(str, free_ports(3))))
+    for member in members:
+        text = (EXAMPLES / f"custom_conf/tf_confs/localhost/{member}.json").read_text()
+        (tmp_path / f"{member}.json").write_text(re.sub(r"222\d", lambda port: ports[port[0]], text))
+    files = [str(tmp_path / f"{member}.json") for member in members]
+    if by_command:
+        commands = [[RALLYPOINT, "run", "--tf-config", file, "--", sys.executable, "custom_conf.py"] for file in files]
+    else:
+        commands = [[sys.executable, "custom_conf.py", file] for file in files]
+    server, *workers = together(commands, EXAMPLES / "custom_conf")
+    assert "all workers are done" in server
+    assert errors(server + "".join(workers)) == []
+    assert min(accuracies("".join(workers))) > 0.9
+    assert min(steps_done("".join(workers))) > 0
+
+
+QUOTE = re.compile(r"^```console\n\$ (rallypoint .*)\n((?:.*\n)*?)```$", re.MULTILINE)
+QUOTES = QUOTE.findall((EXAMPLES / "custom_conf/README.md").read_text())
+
+
+def test_the_readme_tells_of_all_broken_files() -> None:
+    folders = {str(file.parent) for file in (EXAMPLES / "custom_conf").glob("tf_confs/**/*.json")}
+    quoted = {str(EXAMPLES / "custom_conf" / folder) for folder in re.findall(r"check (\S+)/\*", str(QUOTES))}
+    assert folders == quoted and len(folders) > 5
+
+
+@pytest.mark.parametrize("command, said", QUOTES, ids=[command.split("/")[-2] for command, _ in QUOTES])
+def test_the_readme_quotes_what_the_command_says(command: str, said: str) -> None:
+    line = command.replace("rallypoint", shlex.quote(RALLYPOINT), 1)
+    done = run("sh", "-c", f"{line} 2>&1", cwd=EXAMPLES / "custom_conf")
+    assert done.stdout == said
+    is_wrong = "/broken/" in command
+    assert (done.returncode != 0) == is_wrong

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Union
 import tensorflow as tf
 
 from ._rallypoint import reachable
-from .errors import MeetingTimeout, WorkersLost
+from .errors import MeetingTimeout, RoleError, WorkersLost
 from .tensorflow.resolvers import to_stderr
 
 __all__ = ["DoneQueueHook", "StartBarrierHook", "serve_until_done", "serve_while_alive", "wait_for_chief"]
@@ -254,10 +254,13 @@ def _obituary(
 
 
 def _addresses(cluster: Cluster, role: str) -> Dict[int, str]:
-    if isinstance(cluster, tf.train.ClusterSpec):
-        indices = cluster.task_indices(role)
-        return {index: cluster.task_address(role, index) for index in indices}
-    return dict(enumerate(cluster.get(role, ())))
+    spec = cluster if isinstance(cluster, tf.train.ClusterSpec) else tf.train.ClusterSpec(dict(cluster))
+    if role not in spec.jobs or spec.num_tasks(role) == 0:
+        raise RoleError(
+            f"the cluster has no {role}, so nobody would ever be done; it has {', '.join(spec.jobs) or 'nobody'}; "
+            "hint: every member needs the whole cluster; `rallypoint check` looks at TF_CONFIG files"
+        )
+    return {index: spec.task_address(role, index) for index in spec.task_indices(role)}
 
 
 def _queue(name: str, device: str, capacity: int) -> Any:

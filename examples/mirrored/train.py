@@ -53,16 +53,8 @@ def is_listening(address: str) -> bool:
     return True
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="train a digit classifier with workers in step")
-    parser.add_argument("--steps", type=int, default=600, help="that all workers take together")
-    parser.add_argument("--batch", type=int, default=32, help="images a step, on each worker")
-    parser.add_argument("--seed", type=int, default=1, help="for the first weights and the batches")
-    parser.add_argument("--target", type=float, default=0.95, help="accuracy below which it fails")
-    options = parser.parse_args()
-
-    # Before anything else of TensorFlow's: it refuses to become a cluster once it has computed.
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+def train(strategy: tf.distribute.MultiWorkerMirroredStrategy, options: argparse.Namespace) -> NoReturn:
+    """Trains in step with the other workers, and ends this process."""
     digits = digits_data.load()
     tf.keras.utils.set_random_seed(options.seed)
     with strategy.scope():  # variables made in here begin with worker 0's values everywhere
@@ -108,6 +100,22 @@ def main() -> None:
     if reached < options.target:
         sys.exit(f"accuracy {reached:.3f} is below the target, {options.target}")
     leave(strategy.cluster_resolver)
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--steps", type=int, default=600, help="that all workers take together")
+    parser.add_argument("--batch", type=int, default=32, help="images a step, on each worker")
+    parser.add_argument("--seed", type=int, default=1, help="for the first weights and the batches")
+    parser.add_argument("--target", type=float, default=0.95, help="accuracy below which it fails")
+    return parser
+
+
+def main() -> None:
+    options = arguments("train a digit classifier with workers in step").parse_args()
+    # Before anything else of TensorFlow's: it refuses to become a cluster once it has computed.
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    train(strategy, options)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -236,3 +237,36 @@ def test_the_readme_quotes_what_the_command_says(command: str, said: str) -> Non
     assert done.stdout == said
     is_wrong = "/broken/" in command
     assert (done.returncode != 0) == is_wrong
+
+
+def slurm_environ(rank: int, tasks: int, host: str) -> dict[str, str]:
+    """What `srun` gives to a task, as far as the resolver asks; nothing of a job that the tests may run in."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "TF_CONFIG"))}
+    return {
+        **ours,
+        "SLURM_PROCID": str(rank),
+        "SLURM_STEP_NUM_TASKS": str(tasks),
+        "SLURM_STEP_NODELIST": host,
+        "SLURM_STEP_TASKS_PER_NODE": str(tasks),
+    }
+
+
+def this_host() -> str:
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+        return socket.gethostname()
+    except OSError:
+        return "localhost"
+
+
+def test_mirrored_workers_with_the_slurm_resolver() -> None:
+    base = next(port for port in free_ports(100) if not rallypoint.port_in_use(port + 1))
+    command = [sys.executable, "tf_example.py", "--steps", "300", "--target", "0.9", "--port-base", str(base)]
+    environs = [slurm_environ(rank, 2, this_host()) for rank in range(2)]
+    outputs = together([command] * 2, EXAMPLES / "slurm_resolver", environs)
+    for rank, output in enumerate(outputs):
+        assert f"worker {rank} of 2 at {this_host()}:{base + rank}" in output
+        assert errors(output) == []
+    # Copies that stay equal: all print the same.
+    learned = [accuracies(output) for output in outputs]
+    assert learned[0] == learned[1] and learned[0][-1] > 0.9 and len(learned[0]) == 3

@@ -25,7 +25,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   rallypoint run --ps 1 --workers 2 -- python train.py            all members on this machine
   rallypoint run --ps 1 --workers 2 --meet ~/job -- python train.py   one of three, in three terminals
-  srun rallypoint run --ps 1 --meet ~/job -- python train.py      one member a task
+  srun rallypoint run --ps 1 -- python train.py                   one member a task
+  rallypoint run --ps 1 --srun-args=--exact -- python train.py    the same in a batch script, or under salloc
   rallypoint run --tf-config worker_0.json -- python train.py     one member from a file
   rallypoint run --ps 2 --workers 4 --serve ps -- python train.py     parameter servers without Python
   rallypoint run --chief --ps 2 --workers 4 --serve ps,worker -- python train.py   only TF 2's chief is Python
@@ -103,6 +104,12 @@ pub(crate) struct RunArgs {
     /// Turn each member's CPUs into thread settings
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) threads: Switch,
+    /// In a batch script or under salloc: more options for the srun that is started
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) srun_args: Vec<String>,
+    /// A task that a launcher has started: its leader is told on standard input
+    #[arg(long, hide = true)]
+    pub(crate) launched: bool,
     /// Run the one member that this TF_CONFIG file is for
     #[arg(long, value_name = "FILE", conflicts_with_all = ["meet", "rank", "roles", "ps", "workers", "chief", "evaluator"])]
     pub(crate) tf_config: Option<PathBuf>,
@@ -168,6 +175,9 @@ pub(crate) struct HandedOnArgs {
     /// Turn each member's CPUs into thread settings
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) threads: Switch,
+    /// More options for the srun that the job starts
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) srun_args: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -2,11 +2,13 @@
 
 mod args;
 mod commands;
+mod company;
 mod config;
 mod exit;
 #[cfg(test)]
 mod reference;
 mod settings;
+mod srun;
 mod table;
 mod talk;
 

@@ -43,8 +43,10 @@ fn describe(page: &mut String, command: &Command, path: &str) {
     if let Some(about) = command.get_about() {
         _ = writeln!(page, "{about}.\n");
     }
-    let arguments: Vec<&Arg> =
-        command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())).collect();
+    let arguments: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()) && !arg.is_hide_set())
+        .collect();
     if !arguments.is_empty() {
         page.push_str("| option | meaning |\n|---|---|\n");
         for argument in arguments {

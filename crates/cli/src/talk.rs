@@ -5,20 +5,35 @@ use rallypoint::supervise::{ClosingRow, Notice};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+/// How much is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loudness {
+    Everything,
+    /// What went wrong, here and with the job.
+    Failures,
+    /// What went wrong here: a launcher tells all else.
+    OwnFailures,
+}
+
 pub(crate) struct Talk {
-    quiet: bool,
+    loudness: Loudness,
     terminal: bool,
     /// A progress bar stands on the current line.
     bar: bool,
 }
 
 impl Talk {
-    pub(crate) fn new(quiet: bool) -> Talk {
-        Talk { quiet, terminal: std::io::stderr().is_terminal(), bar: false }
+    pub(crate) fn new(loudness: Loudness) -> Talk {
+        Talk { loudness, terminal: std::io::stderr().is_terminal(), bar: false }
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {
-        if self.quiet && !matches!(notice, Notice::Failure(_)) {
+        let heard = match self.loudness {
+            Loudness::Everything => true,
+            Loudness::Failures => matches!(notice, Notice::Failure(_) | Notice::Verdict(_)),
+            Loudness::OwnFailures => matches!(notice, Notice::Failure(_)),
+        };
+        if !heard {
             return;
         }
         match notice {
@@ -38,7 +53,9 @@ impl Talk {
                     times(waited)
                 ));
             }
-            Notice::Line(line) | Notice::Start(line) | Notice::Failure(line) => self.line(&line),
+            Notice::Line(line) | Notice::Start(line) | Notice::Failure(line) | Notice::Verdict(line) => {
+                self.line(&line);
+            }
             Notice::Closing(rows) => {
                 self.end_bar();
                 let mut out = Vec::new();

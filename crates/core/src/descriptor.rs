@@ -4,6 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Takes over a socket by its number and closes it for children. To be called once for each number.
 #[expect(unsafe_code, reason = "a number in a variable becomes an owned descriptor")]
@@ -26,8 +27,13 @@ pub(crate) fn take_inherited_socket(number: i32) -> io::Result<OwnedFd> {
 
 /// True if a read would not wait.
 pub(crate) fn is_readable(descriptor: impl AsFd) -> io::Result<bool> {
-    let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&nothing)) {
+    is_readable_within(descriptor, Duration::ZERO)
+}
+
+/// Waits until a read would not, or until the time is over.
+pub(crate) fn is_readable_within(descriptor: impl AsFd, limit: Duration) -> io::Result<bool> {
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),

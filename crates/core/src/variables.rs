@@ -71,6 +71,7 @@ variables! {
     SLURM_NTASKS_PER_NODE = "SLURM_NTASKS_PER_NODE", Slurm, Read, "Tasks asked for on each host.";
     SLURM_TASKS_PER_NODE = "SLURM_TASKS_PER_NODE", Slurm, Read, "Tasks on each host of the job.";
     SLURM_CPUS_PER_TASK = "SLURM_CPUS_PER_TASK", Slurm, Read, "CPUs asked for a task.";
+    SRUN_CPUS_PER_TASK = "SRUN_CPUS_PER_TASK", Slurm, ReadAndSet, "Set for the `srun` of launcher mode, which would not take the job's `--cpus-per-task` by itself.";
     SLURM_CPUS_ON_NODE = "SLURM_CPUS_ON_NODE", Slurm, Read, "CPUs given on this host.";
     SLURM_JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE", Slurm, Read, "CPUs given on each host of the job.";
     SLURM_JOB_END_TIME = "SLURM_JOB_END_TIME", Slurm, Read, "When the job's time limit ends it (seconds since 1970).";

@@ -1,20 +1,21 @@
 //! `rallypoint run`
 
-use crate::args::{EndingArgs, HandOverArg, MeetArgs, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::args::{EndingArgs, HandOverArg, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::company::Company;
 use crate::exit::{Exit, Failure, report};
 use crate::settings;
-use crate::talk::Talk;
+use crate::talk::{Loudness, Talk};
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
 use rallypoint::job::{Rules, Until};
 use rallypoint::machine::{find_on_path, is_executable};
-use rallypoint::plan::Plan;
+use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::ports::{HandOver, PortChoice};
-use rallypoint::rendezvous::{Place, PlaceRequest, place};
+use rallypoint::rendezvous::Place;
 use rallypoint::roles::{Role, RoleRequest};
 use rallypoint::scheduler;
 use rallypoint::supervise::guard::{self, Side};
-use rallypoint::supervise::{OutputStyle, Run, RunError, RunSpec, run_here, run_member};
+use rallypoint::supervise::{OutputStyle, Run, RunError, RunSpec, run_here, run_member, run_step};
 use rallypoint::variables as var;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
@@ -58,7 +59,17 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         }
     };
     let allocation = scheduler::allocation(&environ, on, &job.roles)?;
-    let mut plan = Plan::new(allocation.clone(), &job)?;
+    let mut plan = match Plan::new(allocation.clone(), &job) {
+        // How many tasks the step will have is up to --srun-args; its tasks will know, and say so.
+        Err(_) if allocation.me.is_none() && !args.srun_args.is_empty() => {
+            Plan::new(allocation.clone(), &JobSpec::default())?
+        }
+        plan => plan?,
+    };
+    if allocation.me.is_none() && !args.srun_args.is_empty() {
+        // They may lay out the tasks otherwise, too.
+        plan.members.iter_mut().for_each(|member| member.place = None);
+    }
     if let Some(index) = index {
         plan.members[0].index = index;
     }
@@ -71,7 +82,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         ports = PortChoice::Prefer(*first..=*last);
     }
     must_exist(&args.command[0], environ.get(var::PATH))?;
-    let place = place(&place_request(&args.meet), &environ, &allocation, &plan)?;
+    let company = Company::find(args, &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.addresses)?;
     let rules = rules(&args.ending)?;
     let served = super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ)?;
@@ -90,16 +101,16 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         threads: args.threads == Switch::On,
         addressing,
         extra,
-        withheld: place.as_ref().map_or(&[], |place| place.way.taken_variables()),
+        withheld: company.taken_variables(),
         private: private.clone(),
     };
-    let exit = guarded(Run { allocation, job, plan, environ, spec }, place, args.output.quiet);
+    let exit = guarded(Run { allocation, job, plan, environ, spec }, company, loudness(args));
     _ = std::fs::remove_dir_all(&private);
     exit
 }
 
 /// Splits off the guard; the agent runs the job.
-fn guarded(run: Run, place: Option<Place>, quiet: bool) -> Result<Exit, Failure> {
+fn guarded(run: Run, company: Company, loudness: Loudness) -> Result<Exit, Failure> {
     match guard::enter()? {
         Side::Guard { code, message } => {
             if let Some(message) = message {
@@ -107,16 +118,21 @@ fn guarded(run: Run, place: Option<Place>, quiet: bool) -> Result<Exit, Failure>
             }
             Ok(Exit::Run(code))
         }
-        Side::Agent(pipe) => Ok(Exit::Run(agent(run, place, pipe, quiet))),
+        Side::Agent(pipe) => Ok(Exit::Run(agent(run, company, pipe, loudness))),
     }
 }
 
-fn agent(run: Run, place: Option<Place>, pipe: OwnedFd, quiet: bool) -> u8 {
-    let mut talk = Talk::new(quiet);
+fn agent(run: Run, company: Company, pipe: OwnedFd, loudness: Loudness) -> u8 {
+    let mut talk = Talk::new(loudness);
     let mut say = |notice| talk.notice(notice);
-    let result = match place {
-        None => run_here(run, Some(pipe), &mut say),
-        Some(Place { mut way, meeting }) => run_member(run, &meeting, way.as_mut(), Some(pipe), &mut say),
+    let result = match company {
+        Company::Alone => run_here(run, Some(pipe), &mut say),
+        Company::Others(Place { mut way, meeting }) => {
+            run_member(run, &meeting, way.as_mut(), Some(pipe), &mut say)
+        }
+        Company::Step(srun, meeting) => {
+            run_step(run, &meeting, &srun.variables, &srun.command, Some(pipe), &mut say)
+        }
     };
     match result {
         Ok(code) => code,
@@ -129,9 +145,12 @@ fn agent(run: Run, place: Option<Place>, pipe: OwnedFd, quiet: bool) -> u8 {
     }
 }
 
-fn place_request(args: &MeetArgs) -> PlaceRequest {
-    let (meet, rank, job) = (args.meet.clone(), args.rank, args.job.clone());
-    PlaceRequest { meet, rank, job, timeout: args.meet_timeout }
+fn loudness(args: &RunArgs) -> Loudness {
+    match (args.launched, args.output.quiet) {
+        (true, _) => Loudness::OwnFailures,
+        (false, true) => Loudness::Failures,
+        (false, false) => Loudness::Everything,
+    }
 }
 
 fn read_config(file: &Path) -> Result<(ConfigFile, String), Failure> {

@@ -3,7 +3,7 @@
 //! For programs that start themselves (the Python resolvers). `run` keeps the lines instead.
 
 use super::{
-    Gathered, Incoming, Introduction, Leader, Link, Part, Progress, RendezvousError, WayToMeet, meet,
+    Gathered, Incoming, Introduction, Leader, Link, Met, Part, Progress, RendezvousError, WayToMeet, meet,
 };
 use crate::outcome::OwnCode;
 use crate::plan::Plan;
@@ -75,7 +75,7 @@ async fn meet_all(
             // Nothing has started yet: the rest can meet again, under another leader.
             Err(RendezvousError::Wire(error)) => {
                 say(format!("the leader was lost before all had come: {error}"));
-                introduction.lost_leader = Some(link.leader);
+                introduction.lost_leader = link.leader;
                 introduction.timeout = until.saturating_duration_since(Instant::now());
             }
             Err(error) => return Err(error),
@@ -120,7 +120,7 @@ async fn lead(
         }
     });
     match gathered.await {
-        Ok(Gathered { rank, members, remotes, .. }) => {
+        Ok(Gathered { rank, met: Met { members, remotes, .. } }) => {
             let mut on_the_line = remotes.len();
             let until = Instant::now() + HANG_UP;
             while on_the_line > 0 {

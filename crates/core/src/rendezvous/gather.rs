@@ -74,8 +74,8 @@ pub struct Leader {
     seated: usize,
     /// Who was lost before all had come, and when.
     lost: BTreeMap<u32, Instant>,
-    /// The leader's own rank.
-    own: u32,
+    /// The leader's own rank; a launcher has none.
+    own: Option<u32>,
     /// The scheduler has started this very member again, so this run of it is over.
     superseded: bool,
     /// When the others were last told who is missing.
@@ -95,6 +95,12 @@ struct Seat {
 pub struct Gathered {
     /// This agent's own rank.
     pub rank: u32,
+    pub met: Met,
+}
+
+/// Who has come, and what they said.
+#[derive(Debug)]
+pub struct Met {
     pub attempt: u32,
     /// How often each rank was started before, where they are started apart.
     pub runs: Vec<u32>,
@@ -112,6 +118,12 @@ impl Remote {
 }
 
 impl Leader {
+    /// Listens on any port, for a step that is about to be started.
+    pub(crate) async fn of_step(introduction: &Introduction) -> Result<(Contact, Leader), RendezvousError> {
+        let listening = Leader::listen(introduction, 0).await?;
+        listening.ok_or_else(|| RendezvousError::Unreachable { reason: "no port is free".to_owned() })
+    }
+
     /// Listens; `None` if the port that the place demands is taken.
     pub(super) async fn listen(
         introduction: &Introduction,
@@ -153,7 +165,7 @@ impl Leader {
             seated: 0,
             introduction: introduction.clone(),
             lost: introduction.lost_leader.map(|rank| (rank, Instant::now())).into_iter().collect(),
-            own: 0,
+            own: None,
             superseded: false,
             told: None,
             started: Instant::now(),
@@ -169,17 +181,79 @@ impl Leader {
     ) -> Result<Gathered, RendezvousError> {
         let own = self.introduction.offer.clone();
         let rank = self.seat(plan, own, None).map_err(|why| RendezvousError::Refused { why })?;
-        self.own = rank;
+        self.own = Some(rank);
+        let met = self.gather_all(plan, &mut say).await?;
+        Ok(Gathered { rank, met })
+    }
+
+    /// Waits for everyone of a step that this leader has started and is no member of.
+    ///
+    /// How many there are and who is who is what the first of them says: only the step itself knows its size.
+    /// `plan_of` makes a plan of its roles, or says why it cannot.
+    pub async fn gather_step(
+        &mut self,
+        plan_of: impl Fn(&str) -> Result<Plan, String>,
+        mut say: impl FnMut(Option<&Plan>, Progress),
+    ) -> Result<(Plan, Met), RendezvousError> {
+        let plan = loop {
+            let (offer, remote) = self.first_offer(|progress| say(None, progress)).await?;
+            let plan = match plan_of(&offer.roles) {
+                Ok(plan) => plan,
+                Err(why) => {
+                    say(None, Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
+                    remote.send(ToMember::Refused { why });
+                    continue;
+                }
+            };
+            self.introduction.offer.roles = offer.roles.clone();
+            self.seats = plan.members.iter().map(|_| None).collect();
+            self.take(&plan, Incoming::Offer { offer, remote }, &mut |progress| say(Some(&plan), progress));
+            break plan;
+        };
+        let met = self.gather_all(&plan, &mut |progress| say(Some(&plan), progress)).await?;
+        Ok((plan, met))
+    }
+
+    async fn first_offer(
+        &mut self,
+        mut say: impl FnMut(Progress),
+    ) -> Result<(Box<Offer>, Remote), RendezvousError> {
+        let (world, limit) = (self.introduction.world, self.introduction.timeout);
+        loop {
+            let waited = self.started.elapsed();
+            let missing = || "all; the step has not come up yet".to_owned();
+            if waited >= limit {
+                let waited = waited.as_secs();
+                return Err(RendezvousError::Missing { waited, come: 0, world, missing: missing() });
+            }
+            let pause = PROGRESS.min(limit - waited);
+            match tokio::time::timeout(pause, self.incoming.recv()).await {
+                Err(_) => say(Progress::Waiting { come: 0, world, missing: missing(), waited, limit }),
+                Ok(Some(Incoming::Offer { offer, remote })) => return Ok((offer, remote)),
+                Ok(Some(Incoming::Stranger { peer, why })) => say(Progress::Stranger { peer, why }),
+                Ok(Some(Incoming::Gone { .. } | Incoming::Message { .. })) => {}
+                Ok(None) => {
+                    return Err(RendezvousError::Unreachable { reason: "the listener ended".to_owned() });
+                }
+            }
+        }
+    }
+
+    async fn gather_all(
+        &mut self,
+        plan: &Plan,
+        say: &mut impl FnMut(Progress),
+    ) -> Result<Met, RendezvousError> {
         let mut next_word = Instant::now();
         loop {
             if self.seated == self.seats.len() {
-                return self.complete(rank);
+                return self.complete();
             }
             let now = Instant::now();
             self.check_limits(plan, now)?;
             if now >= next_word {
                 let missing = self.missing();
-                self.tell(plan, &missing, &mut say);
+                self.tell(plan, &missing, say);
                 next_word = now + PROGRESS;
             }
             let until = next_word.min(self.started + self.introduction.timeout).min(
@@ -192,7 +266,7 @@ impl Leader {
                     return Err(RendezvousError::Unreachable { reason: "the listener ended".to_owned() });
                 }
                 Ok(Some(incoming)) => {
-                    if self.take(plan, incoming, &mut say) {
+                    if self.take(plan, incoming, say) {
                         // Somebody came or went: say so soon, but not once for each of a thousand.
                         next_word = next_word.min(Instant::now() + Duration::from_millis(500));
                     }
@@ -370,7 +444,7 @@ impl Leader {
     }
 
     /// Chooses addresses, hands out the roster.
-    fn complete(&mut self, rank: u32) -> Result<Gathered, RendezvousError> {
+    fn complete(&mut self) -> Result<Met, RendezvousError> {
         let seats: Vec<Seat> = self.seats.iter_mut().filter_map(Option::take).collect();
         let one_machine = seats.iter().all(|seat| seat.offer.machine == seats[0].offer.machine);
         let mut members = Vec::with_capacity(seats.len());
@@ -395,7 +469,7 @@ impl Leader {
                 remotes.insert(rank as u32, remote);
             }
         }
-        Ok(Gathered { rank, attempt, runs, members, remotes })
+        Ok(Met { attempt, runs, members, remotes })
     }
 
     /// Tells everyone who has come that it is over. Where members come back by themselves and this one

@@ -78,12 +78,7 @@ impl Meeting {
             (None, HostRule::Name) => (own_addresses().iter().map(ToString::to_string).collect(), false),
             (None, rule) => (vec![rule.apply(&host)?], true),
         };
-        let roles = plan
-            .members
-            .chunk_by(|a, b| a.role == b.role)
-            .map(|members| format!("{}*{}", members[0].role, members.len()))
-            .collect::<Vec<_>>()
-            .join(",");
+        let roles = folded_roles(plan);
         let offer = Offer {
             version: VERSION,
             rank,
@@ -109,4 +104,13 @@ impl Meeting {
             apart: plan.apart.is_some(),
         })
     }
+}
+
+/// `ps*1,worker*3`: who is who, in rank order.
+pub(crate) fn folded_roles(plan: &Plan) -> String {
+    plan.members
+        .chunk_by(|a, b| a.role == b.role)
+        .map(|members| format!("{}*{}", members[0].role, members.len()))
+        .collect::<Vec<_>>()
+        .join(",")
 }

@@ -13,8 +13,8 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Link {
     pub rank: u32,
-    /// The leader's own rank.
-    pub leader: u32,
+    /// The leader's own rank; a launcher has none.
+    pub leader: Option<u32>,
     incoming: mpsc::Receiver<Result<ToMember, WireError>>,
     outgoing: mpsc::Sender<ToLeader>,
 }
@@ -54,18 +54,18 @@ impl Link {
             .await
             .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match answer {
-            ToMember::Welcome { rank, leader } if rank.max(leader) < introduction.world => {
+            ToMember::Welcome { rank, leader } if rank.max(leader.unwrap_or(0)) < introduction.world => {
                 Ok(Answer::Welcome(Link::new(rank, leader, reader, writer)))
             }
             ToMember::Later { why } => {
-                Ok(Answer::Later { why, link: Link::new(u32::MAX, u32::MAX, reader, writer) })
+                Ok(Answer::Later { why, link: Link::new(u32::MAX, None, reader, writer) })
             }
             ToMember::Refused { why } => Err(RendezvousError::Refused { why }),
             other => Err(WireError::Nonsense(format!("{other:?} is no answer to an offer")).into()),
         }
     }
 
-    fn new(rank: u32, leader: u32, mut reader: Reader, mut writer: Writer) -> Link {
+    fn new(rank: u32, leader: Option<u32>, mut reader: Reader, mut writer: Writer) -> Link {
         let (to_us, incoming) = mpsc::channel(64);
         let (outgoing, mut from_us) = mpsc::channel::<ToLeader>(64);
         tokio::task::spawn_local(async move {

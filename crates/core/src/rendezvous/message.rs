@@ -6,7 +6,7 @@ use crate::roster::Endpoint;
 use serde::{Deserialize, Serialize};
 
 /// The protocol's version; agents of different ones do not meet.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,10 +34,10 @@ pub enum ToLeader {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToMember {
-    /// The offer is taken; this is your rank, and that is the leader's.
+    /// The offer is taken; this is your rank, and that is the leader's, if it is a member.
     Welcome {
         rank: u32,
-        leader: u32,
+        leader: Option<u32>,
     },
     Refused {
         why: String,
@@ -59,6 +59,10 @@ pub enum ToMember {
         grace_ms: u64,
     },
     Kill,
+    /// Pass a signal on to the member.
+    Signal {
+        number: i32,
+    },
     Alive,
     /// Everything has ended; how, and the exit code for all.
     Goodbye {

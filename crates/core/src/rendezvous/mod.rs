@@ -14,6 +14,7 @@ mod introduction;
 pub mod job_ad;
 mod join;
 pub mod key;
+pub mod launched;
 pub mod message;
 mod place;
 pub mod pmi;
@@ -21,7 +22,8 @@ mod settle;
 pub mod wire;
 
 pub use exchange::{Exchanged, exchange};
-pub use gather::{Gathered, Incoming, Leader, Progress, Remote};
+pub use gather::{Gathered, Incoming, Leader, Met, Progress, Remote};
+pub(crate) use introduction::folded_roles;
 pub use introduction::{Introduction, Meeting};
 use join::Answer;
 pub use join::Link;
@@ -57,6 +59,8 @@ pub enum RendezvousError {
     Unsteady { place: String, reason: String },
     #[error("the scheduler has started this member again elsewhere; this run of it ends")]
     Superseded,
+    #[error("standard input: {reason}; hint: --launched is for tasks that rallypoint itself has started")]
+    Launched { reason: String },
     #[error("the leader cannot be reached: {reason}")]
     Unreachable { reason: String },
     #[error("the leader refuses this member: {why}")]
@@ -71,6 +75,8 @@ pub enum RendezvousError {
         "{who} was lost before all had come, and did not come back within {waited} s; missing: {missing}"
     )]
     LostWhileWaiting { who: String, waited: u64, missing: String },
+    #[error("srun ended {end} before all members had come; hint: what it wrote says why")]
+    StepEnded { end: String },
     #[error("a signal came while waiting for the others: {0}")]
     Interrupted(String),
     #[error(

@@ -17,7 +17,7 @@ use crate::plan::{JobSpec, Plan};
 use crate::ports::{HandOver, HeldPort, PortChoice, PortError};
 use crate::rendezvous::message::{Columns, ToMember};
 use crate::rendezvous::{
-    self, Gathered, Leader, Link, Meeting, Part, Progress, RendezvousError, SettleError, WayToMeet,
+    self, Gathered, Leader, Link, Meeting, Met, Part, Progress, RendezvousError, SettleError, WayToMeet,
 };
 use crate::roster::{Addressing, Endpoint, Roster, RosterError};
 use crate::serve::members::Served;
@@ -73,8 +73,10 @@ pub enum Notice {
         waited: Option<(Duration, Duration)>,
     },
     Line(String),
-    /// Why the job failed, a line at a time.
+    /// What went wrong here, a line at a time.
     Failure(String),
+    /// Why the job failed, as the leader tells everyone.
+    Verdict(String),
     /// All have come and the members start.
     Start(String),
     /// How every member ended.
@@ -113,10 +115,11 @@ pub enum RunError {
 }
 
 impl RunError {
-    fn code_of(error: &RendezvousError) -> u8 {
+    pub(super) fn code_of(error: &RendezvousError) -> u8 {
         match error {
             RendezvousError::Interrupted(_) => OwnCode::Interrupted,
             RendezvousError::Wire(_) => OwnCode::LeaderLost,
+            RendezvousError::StepEnded { .. } => OwnCode::NotStarted,
             _ => OwnCode::MeetingFailed,
         }
         .code()
@@ -214,7 +217,7 @@ pub fn run_member(
                 // Nothing has started yet: the rest can meet again, under another leader.
                 Err(RendezvousError::Wire(error)) => {
                     talk(Notice::Line(format!("the leader was lost before all had come: {error}")));
-                    introduction.lost_leader = Some(link.leader);
+                    introduction.lost_leader = link.leader;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -236,7 +239,7 @@ async fn wait_for_roster(
     }
 }
 
-fn in_event_loop<F: Future<Output = Result<u8, RunError>>>(future: F) -> Result<u8, RunError> {
+pub(super) fn in_event_loop<F: Future<Output = Result<u8, RunError>>>(future: F) -> Result<u8, RunError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io("event loop"))?;
     let code = tokio::task::LocalSet::new().block_on(&runtime, future);
@@ -280,7 +283,7 @@ async fn lead(
         gathered = leader.gather(&run.plan, |progress| tell(&run.plan, progress, talk)) => gathered,
         number = ending(signals) => Err(RendezvousError::Interrupted(signal::name(number))),
     };
-    let Gathered { rank, attempt, runs, members, remotes } = match gathered {
+    let Gathered { rank, met: Met { attempt, runs, members, remotes } } = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
             leader.dismiss(&error, RunError::code_of(&error));
@@ -311,7 +314,7 @@ async fn lead(
     Ok(conductor.run(signals).await)
 }
 
-fn tell(plan: &Plan, progress: Progress, talk: Talk<'_>) {
+pub(super) fn tell(plan: &Plan, progress: Progress, talk: Talk<'_>) {
     match progress {
         Progress::Waiting { come, world, missing, waited, limit } => {
             talk(Notice::Waiting { come, world, missing, waited: Some((waited, limit)) });

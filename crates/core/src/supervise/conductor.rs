@@ -4,6 +4,7 @@ use super::agent::{ClosingRow, Notice, RunError, RunSpec, Talk, io};
 use super::executor::{Executor, Happened};
 use super::launch::prepare;
 use super::signals::{Sensed, Signals, until};
+use super::step::Step;
 use crate::environ::Environ;
 use crate::events::{EventLog, JobEvent, RosterEntry};
 use crate::job::{Action, Event, Job};
@@ -43,6 +44,8 @@ pub(super) struct Conductor<'a> {
     job: Job,
     executor: Executor,
     pub(super) others: Option<Others>,
+    /// The step that this agent has started, if all members run there and none here.
+    pub(super) step: Option<Step>,
     events: EventLog,
     grace: Duration,
     own: Vec<u32>,
@@ -70,6 +73,7 @@ impl<'a> Conductor<'a> {
             job,
             executor,
             others: None,
+            step: None,
             events,
             grace: spec.grace,
             own,
@@ -133,6 +137,7 @@ impl<'a> Conductor<'a> {
             }
             let happened = self.executor.poll();
             self.happened(happened);
+            self.look_after_step();
             self.restart_due();
             self.give_up_on_the_silent();
         }
@@ -214,7 +219,10 @@ impl<'a> Conductor<'a> {
             }
             Action::StopAll => {
                 self.forget_restarts();
-                self.executor.stop(self.grace);
+                // Below a launcher there is no member, but the step itself, which ends when all have.
+                if self.step.is_none() {
+                    self.executor.stop(self.grace);
+                }
                 let grace_ms = self.grace.as_millis() as u64;
                 self.say_all(&ToMember::Stop { grace_ms });
                 if let Some(others) = &mut self.others {
@@ -222,11 +230,27 @@ impl<'a> Conductor<'a> {
                 }
             }
             Action::KillAll => {
-                self.executor.kill();
+                if self.step.is_none() {
+                    self.executor.kill();
+                }
                 self.say_all(&ToMember::Kill);
             }
+            // Agents that a scheduler has started get their own.
+            Action::PassOn(number) if self.step.is_some() => self.say_all(&ToMember::Signal { number }),
             Action::PassOn(number) => self.executor.signal(number),
             Action::Over => self.over = true,
+        }
+    }
+
+    /// Notices that the step has ended under its members: nobody would hear them any more.
+    fn look_after_step(&mut self) {
+        let strays = std::mem::take(&mut self.executor.strays);
+        let Some(step) = &mut self.step else { return };
+        let before = step.ended().is_some();
+        strays.iter().for_each(|reaped| step.note(reaped));
+        if let (false, Some(end)) = (before, step.ended()) {
+            (self.talk)(Notice::Line(format!("srun ended {end} while members were running: stopping")));
+            self.apply(Event::SignalElsewhere(libc::SIGTERM));
         }
     }
 
@@ -360,10 +384,15 @@ impl<'a> Conductor<'a> {
 
     /// Ends what is left, tells everyone, and says how it went.
     async fn close(self) -> u8 {
-        let Conductor { roster, job, executor, others, mut events, talk, .. } = self;
+        let Conductor { roster, job, executor, mut others, step, mut events, talk, .. } = self;
         let verdict = job.verdict().cloned().unwrap_or(Verdict::Success);
         let code = verdict.code();
         let summary = verdict.lines(&roster.plan);
+        if let Some(mut step) = step {
+            // Its tasks end when they have heard; then it has written all that they wrote.
+            say_goodbye(&mut others, code, &summary).await;
+            step.see_out().await;
+        }
         let left = executor.finish_all().await;
         if left > 0 {
             talk(Notice::Line(format!(
@@ -374,21 +403,9 @@ impl<'a> Conductor<'a> {
         events.write(roster.plan.attempt, &JobEvent::Over { code });
         talk(Notice::Closing(closing_rows(&roster.plan, job.members())));
         for line in &summary {
-            talk(Notice::Failure(line.clone()));
+            talk(Notice::Verdict(line.clone()));
         }
-        if let Some(mut others) = others {
-            for remote in others.remotes.values().chain(&others.latecomers) {
-                remote.send(ToMember::Goodbye { code, summary: summary.clone() });
-            }
-            let hang_up = async {
-                while !others.remotes.is_empty() {
-                    if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
-                        others.remotes.retain(|_, remote| remote.connection != connection);
-                    }
-                }
-            };
-            _ = tokio::time::timeout(HANG_UP, hang_up).await;
-        }
+        say_goodbye(&mut others, code, &summary).await;
         code
     }
 }
@@ -396,6 +413,22 @@ impl<'a> Conductor<'a> {
 fn refuse(remote: &Remote) {
     let why = "the job is running already; hint: another job needs another --meet directory or --job name";
     remote.send(ToMember::Refused { why: why.to_owned() });
+}
+
+/// Tells all agents how it went, and waits a moment for them to hang up.
+async fn say_goodbye(others: &mut Option<Others>, code: u8, summary: &[String]) {
+    let Some(mut others) = others.take() else { return };
+    for remote in others.remotes.values().chain(&others.latecomers) {
+        remote.send(ToMember::Goodbye { code, summary: summary.to_vec() });
+    }
+    let hang_up = async {
+        while !others.remotes.is_empty() {
+            if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
+                others.remotes.retain(|_, remote| remote.connection != connection);
+            }
+        }
+    };
+    _ = tokio::time::timeout(HANG_UP, hang_up).await;
 }
 
 async fn receive(others: &mut Option<Others>) -> Option<Incoming> {

@@ -78,6 +78,8 @@ pub(super) struct Executor {
     pub(super) wake: Rc<Notify>,
     next_listen_check: Option<Instant>,
     kill_at: Option<Instant>,
+    /// Ended children that are no members: adopted orphans, and what else this agent has started.
+    pub(super) strays: Vec<sys::Reaped>,
 }
 
 impl Executor {
@@ -101,6 +103,7 @@ impl Executor {
             wake: Rc::new(Notify::new()),
             next_listen_check: None,
             kill_at: None,
+            strays: Vec::new(),
         })
     }
 
@@ -186,10 +189,11 @@ impl Executor {
         let now = Instant::now();
         let mut happened = Vec::new();
         while let Some(reaped) = sys::reap() {
-            // Orphans that were adopted end here too; nobody asks for them.
             if let Some((_, running)) = self.running.iter_mut().find(|(_, running)| running.pid == reaped.pid)
             {
                 running.gone = Some((reaped, now + LAST_WORDS));
+            } else {
+                self.strays.push(reaped);
             }
         }
         if self.next_listen_check.is_some_and(|at| at <= now) {

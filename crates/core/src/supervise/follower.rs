@@ -50,13 +50,14 @@ pub(super) async fn follow(
             message = link.receive(), if own.lost.is_none() && own.done.is_none() => match message {
                 Ok(ToMember::Stop { grace_ms }) => executor.stop(Duration::from_millis(grace_ms)),
                 Ok(ToMember::Kill) => executor.kill(),
+                Ok(ToMember::Signal { number }) if !signal::ends_the_job(number) => executor.signal(number),
                 Ok(ToMember::Restart) => {
                     own.ended = false;
                     own.report(executor.start(rank).into_iter().collect(), &link).await;
                 }
                 Ok(ToMember::Goodbye { code, summary }) => {
                     for line in summary {
-                        talk(Notice::Failure(line));
+                        talk(Notice::Verdict(line));
                     }
                     own.done = Some(code);
                     // Nothing more will come; whatever still runs ends now.
@@ -66,7 +67,7 @@ pub(super) async fn follow(
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    talk(Notice::Line(format!("the leader is lost ({error}): stopping")));
+                    talk(Notice::Failure(format!("the leader is lost ({error}): stopping")));
                     own.lost = Some(error.to_string());
                     executor.stop(spec.grace);
                 }

@@ -6,6 +6,7 @@
 //! | `agent` | what a run is; all members here, or one of many |
 //! | `conductor` | the event loop that decides, for all members here or as the leader |
 //! | `follower` | the event loop of one member that follows the leader |
+//! | `step` | launcher mode: starts the step and leads it |
 //! | `launch` | from a roster to launches |
 //! | `executor` | this agent's own members: start, stop, reap |
 //! | `output` | what they write |
@@ -20,9 +21,11 @@ pub mod guard;
 mod launch;
 mod output;
 mod signals;
+mod step;
 mod sys;
 mod tree;
 
 pub use agent::{ClosingRow, Notice, Run, RunError, RunSpec, run_here, run_member};
 pub use output::OutputStyle;
+pub use step::run_step;
 pub(crate) use sys::{dies_with_us, is_ignored};

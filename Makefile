@@ -10,7 +10,7 @@ VENV := build/venv
 # cargo-nextest where it is installed, else cargo's own runner
 TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run --no-fail-fast" || echo "test --no-fail-fast")
 
-.PHONY: build demo sample test fmt lint unit tensorflow htcondor reference bench
+.PHONY: build demo sample test fmt lint unit tensorflow slurm htcondor reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -30,7 +30,7 @@ demo: $(BIN) $(VENV)/ready
 sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit tensorflow htcondor
+test: fmt lint unit tensorflow slurm htcondor
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -58,6 +58,14 @@ ifeq ($(TESTBEDS),none)
 	@echo "LEFT OUT: tests/htcondor was not run, since TESTBEDS=none" >&2
 else
 	RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q tests/htcondor
+endif
+
+# A real Slurm of four nodes, fetched privately and started for the tests
+slurm: $(BIN) $(VENV)/ready
+ifeq ($(TESTBEDS),none)
+	@echo "LEFT OUT: tests/slurm was not run, since TESTBEDS=none" >&2
+else
+	RALLYPOINT=$(abspath $(BIN)) testbed/slurm/with $(VENV)/bin/python -m pytest -q tests/slurm
 endif
 
 # docs/reference, from the code

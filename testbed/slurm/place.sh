@@ -20,7 +20,7 @@ find_slurm() {
 # is_running PIDFILE NAME: the process exists, has that name (24.11 adds -wlm after a reconfigure) and is no zombie.
 is_running() {
     local pid
-    [ -s "$1" ] && pid=$(cat "$1") || return 1
+    pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] || return 1
     case $(cat "/proc/$pid/comm" 2>/dev/null) in "$2" | "$2-wlm") ;; *) return 1 ;; esac
     ! grep -qs '^State:[[:space:]]*Z' "/proc/$pid/status"
 }

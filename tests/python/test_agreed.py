@@ -41,6 +41,20 @@ def test_the_commands_answer_goes_before_the_steps(monkeypatch: pytest.MonkeyPat
     assert GetServerDictionary(["worker", "worker"]) == ({"ps": [], "worker": ["n1:1", "n2:1"]}, "worker", 1)
 
 
+def test_tasks_may_meet_though_ports_are_reserved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # A step of a cluster whose names have no address here: what follows from its variables is of no use.
+    for name in [name for name in os.environ if name.startswith(("SLURM", "RALLYPOINT", "TF_CONFIG"))]:
+        monkeypatch.delenv(name)
+    step = {"NODELIST": "nowhere", "NUM_TASKS": "1", "NUM_NODES": "1", "TASKS_PER_NODE": "1", "RESV_PORTS": "12000"}
+    job = {"JOB_ID": "7", "STEP_ID": "0", "PROCID": "0", "LOCALID": "0", "NODEID": "0"}
+    for name, value in {**job, **{f"STEP_{name}": value for name, value in step.items()}}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert GetServerDictionary(["worker"])[0]["worker"] == ["nowhere:12000"]
+    (address,) = GetServerDictionary(["worker"], meet=str(tmp_path))[0]["worker"]
+    assert not address.startswith("nowhere:")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_roles_than_those_of_the_command_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     started(monkeypatch, {"ps": ["n1:1"], "worker": ["n2:1"]}, "worker", 0)
     with pytest.raises(RoleError, match=r"asks for {'ps': 1, 'worker': 2}, but was started with {'ps': 1, 'worker': 1}"):

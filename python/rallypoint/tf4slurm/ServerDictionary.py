@@ -38,7 +38,9 @@ def GetServerDictionary(
 
     `ListOfTFTasks` has a role for each rank: `["ps", "worker", "worker"]`. Ports are those that Slurm reserved for
     the step (`srun --resv-ports`); where it did not, each task holds a free one and tells it to the others. Under
-    `rallypoint run`, with or without Slurm, the dictionary is what was agreed on there.
+    `rallypoint run`, with or without Slurm, the dictionary is what was agreed on there. With `meet` (`"auto"`, a
+    directory that all see, or `host:port`) the tasks meet in any case, and tell each other addresses that work: for
+    machines that are not known by the names that Slurm has for them.
 
     With `InfiniBand` the addresses are those of that network: by the site's rule (`host_suffix`, `host_map`, or
     RALLYPOINT_IB_SUFFIX and RALLYPOINT_IB_MAP), or each task's own interface (`interface`, or the first one of that
@@ -65,7 +67,7 @@ def GetServerDictionary(
     if plan.me is None:
         raise MissingVariable("SLURM_PROCID of a step is not set; hint: start it with srun")
     roster: Roster
-    if plan.ports is not None and interface is None:
+    if plan.ports is not None and interface is None and meet is None:
         roster = plan.static_roster(host_suffix=host_suffix, host_map=host_map)
     else:
         roster, held = plan.meet(

@@ -28,12 +28,13 @@ def main() -> None:
     parser.add_argument("--no-hooks", action="store_true", help="parameter servers that never end, as TensorFlow's do")
     parser.add_argument("--steps", type=int, default=10, help="of all workers together")
     parser.add_argument("--seconds", type=float, default=1, help="how long a step sleeps")
+    parser.add_argument("--meet", metavar="WAY", help="auto or a shared folder, where Slurm's names have no address")
     options = parser.parse_args()
 
     # One role a task, in the order of their ranks. With several tasks a node, the order says which node has a ps:
     # two nodes of four tasks have one each with ["ps", "worker", "worker", "worker"] * 2.
     tasks = ["ps"] * options.ps + ["worker"] * options.workers
-    dictionary, task_type, task_index = ServerDictionary.GetServerDictionary(tasks)
+    dictionary, task_type, task_index = ServerDictionary.GetServerDictionary(tasks, meet=options.meet)
     cluster = tf.train.ClusterSpec(dictionary)
     server = tf.distribute.Server(cluster, job_name=task_type, task_index=task_index)
     print(f"{task_type} {task_index} at {dictionary[task_type][task_index]}", flush=True)

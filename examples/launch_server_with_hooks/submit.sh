@@ -3,7 +3,7 @@
 #SBATCH --ntasks=3
 #SBATCH --cpus-per-task=1
 #SBATCH --time=00:10:00
-# usage: sbatch [-n TASKS] submit.sh [--no-hooks] [-ps N] [ENVIRONMENT]
+# usage: sbatch [-n TASKS] submit.sh [--no-hooks] [-ps N] [--meet WAY] [ENVIRONMENT]
 #
 #   sbatch submit.sh                  the python that was active when the job was submitted
 #   sbatch submit.sh ~/venv           a virtual environment
@@ -29,11 +29,13 @@ load_environment() { # VERSION [PYTHON]
     esac
 }
 
-ps=1 hooks=yes
+ps=1 hooks=yes meet=()
 while [ $# -gt 0 ]; do
     case $1 in
         --no-hooks) hooks=no ;;
         -ps) ps=${2:?submit.sh: -ps needs a number} && shift ;;
+        --meet) meet=(--meet "${2:?submit.sh: --meet needs auto or a folder}") && shift ;;
+        -*) echo "submit.sh: no option '$1'; there are --no-hooks, -ps and --meet" >&2 && exit 2 ;;
         *) break ;;
     esac
     shift
@@ -57,6 +59,6 @@ server=(python launch_server.py -ps "$ps" -workers "$workers")
 # One that fails ends the others: a parameter server would wait for a dead worker until the time limit.
 step=(srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}")
 if [ $hooks = yes ]; then
-    exec "${step[@]}" "${server[@]}"
+    exec "${step[@]}" "${server[@]}" "${meet[@]}"
 fi
-exec "${step[@]}" rallypoint run --ps "$ps" --workers "$workers" -- "${server[@]}" --no-hooks
+exec "${step[@]}" rallypoint run --ps "$ps" --workers "$workers" "${meet[@]}" -- "${server[@]}" --no-hooks

@@ -277,6 +277,9 @@ pub(crate) struct EndingArgs {
     /// Let the others go on when a member of a role fails
     #[arg(long, value_name = "ROLE")]
     pub(crate) tolerate: Vec<String>,
+    /// Requeue the whole job when a member ends with this code; 42 if none is given (Slurm, batch jobs)
+    #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = "42", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) requeue_on: Option<u8>,
     /// Time between SIGTERM and SIGKILL
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) grace: Duration,

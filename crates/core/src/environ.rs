@@ -112,6 +112,12 @@ impl Environ {
         Ok(environ)
     }
 
+    /// The same with one more variable.
+    pub fn with(mut self, variable: &str, value: impl Into<String>) -> Environ {
+        self.variables.insert(variable.to_owned(), value.into());
+        self
+    }
+
     /// An environment of just these variables: no machine behind it.
     pub fn from_variables<K: Into<String>, V: Into<String>>(
         variables: impl IntoIterator<Item = (K, V)>,

@@ -30,6 +30,14 @@ pub struct Rules {
     pub restarts: BTreeMap<Role, u32>,
     /// Roles whose failure the others survive.
     pub tolerate: BTreeSet<Role>,
+    /// The exit code by which a member asks that the whole job be run again.
+    pub requeue_on: Option<u8>,
+}
+
+impl Rules {
+    pub fn asks_for_requeue(&self, end: &End) -> bool {
+        self.requeue_on.is_some_and(|code| *end == End::Exited(code))
+    }
 }
 
 /// What happened.
@@ -124,6 +132,10 @@ impl Job {
         self.alive[rank as usize]
     }
 
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     pub fn members(&self) -> &[MemberOutcome] {
         &self.members
     }
@@ -177,8 +189,10 @@ impl Job {
         if self.stopping {
             self.members[at].stopped = true;
         }
+        // Who asks for another run of the whole job is neither started again alone nor tolerated.
+        let asks = self.rules.asks_for_requeue(&ended.end);
         let allowed = self.rules.restarts.get(&self.roles[at]).copied().unwrap_or(0);
-        if !success && !self.stopping && !lost && self.members[at].restarts < allowed {
+        if !success && !self.stopping && !lost && !asks && self.members[at].restarts < allowed {
             self.members[at].restarts += 1;
             return vec![Action::Restart(rank)];
         }
@@ -187,7 +201,7 @@ impl Job {
         self.members[at].ended = Some(ended.clone());
         let mut actions = Vec::new();
         if !self.stopping {
-            if !success && !self.rules.tolerate.contains(&self.roles[at]) {
+            if !success && (asks || !self.rules.tolerate.contains(&self.roles[at])) {
                 actions = self.stop(Verdict::Failed(Failure { rank, pid, ended }));
             } else if self.deciders.iter().zip(&self.alive).all(|(decides, alive)| !decides || !alive) {
                 actions = self.stop(self.result());
@@ -297,6 +311,20 @@ mod tests {
         assert_eq!(job.apply(end(1, End::Killed(9))), [Action::Restart(1)]);
         assert_eq!(job.apply(end(1, End::Killed(9))), [Action::StopAll]);
         assert_eq!(job.members()[1].restarts, 1);
+    }
+
+    #[test]
+    fn who_asks_for_another_run_is_not_started_again_alone() {
+        let rules = Rules {
+            restarts: [(Role::Worker, 3)].into(),
+            tolerate: [Role::Worker].into(),
+            requeue_on: Some(42),
+            ..Rules::default()
+        };
+        let mut job = job("ps,worker*2", rules);
+        assert_eq!(job.apply(end(1, End::Exited(1))), [Action::Restart(1)]);
+        assert_eq!(job.apply(end(1, End::Exited(42))), [Action::StopAll]);
+        assert_eq!(job.verdict().unwrap().code(), 42);
     }
 
     #[test]

@@ -130,6 +130,7 @@ variables! {
     RALLYPOINT_WORLD = "RALLYPOINT_WORLD", Rallypoint, Set, "The number of members.";
     RALLYPOINT_LOCAL_RANK = "RALLYPOINT_LOCAL_RANK", Rallypoint, Set, "This member's rank among those of its host.";
     RALLYPOINT_ATTEMPT = "RALLYPOINT_ATTEMPT", Rallypoint, Set, "The attempt, counted from 0.";
+    RALLYPOINT_DEADLINE = "RALLYPOINT_DEADLINE", Rallypoint, Set, "When the scheduler's time limit ends the job (seconds since 1970), where it is known.";
     RALLYPOINT_ADDRESS = "RALLYPOINT_ADDRESS", Rallypoint, Set, "This member's own `host:port`.";
     RALLYPOINT_ROSTER_FILE = "RALLYPOINT_ROSTER_FILE", Rallypoint, Set, "A JSON file with every member's role, index, host and address.";
     RALLYPOINT_ERROR_FILE = "RALLYPOINT_ERROR_FILE", Rallypoint, Set, "Where the program may write why it failed, before it exits.";

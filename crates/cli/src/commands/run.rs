@@ -5,6 +5,7 @@ use crate::company::Company;
 use crate::exit::{Exit, Failure, report};
 use crate::settings;
 use crate::talk::{Loudness, Talk};
+use rallypoint::allocation::{Allocation, Scheduler};
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
 use rallypoint::job::{Rules, Until};
@@ -13,9 +14,9 @@ use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::ports::{HandOver, PortChoice};
 use rallypoint::rendezvous::Place;
 use rallypoint::roles::{Role, RoleRequest};
-use rallypoint::scheduler;
+use rallypoint::scheduler::{self, slurm};
 use rallypoint::supervise::guard::{self, Side};
-use rallypoint::supervise::{OutputStyle, Run, RunError, RunSpec, run_here, run_member, run_step};
+use rallypoint::supervise::{OutputStyle, Requeue, Run, RunError, RunSpec, run_here, run_member, run_step};
 use rallypoint::variables as var;
 use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
@@ -29,6 +30,8 @@ enum CannotRun {
     NoProgram { program: String },
     #[error("no private folder can be made in {}: {source}; hint: set TMPDIR", folder.display())]
     NoPrivateFolder { folder: PathBuf, source: std::io::Error },
+    #[error("--requeue-on: {scheduler} has no queue that a job could ask to go back to")]
+    NoRequeue { scheduler: Scheduler },
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
     #[error("{file} names no address for {role} {index}", role = .config.role, index = .config.index, file = .config.name)]
@@ -36,7 +39,7 @@ enum CannotRun {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
-    let environ = Environ::here();
+    let environ = with_deadline(Environ::here(), args);
     let mut job = settings::job_spec(&args.roles, &args.gpus)?;
     let mut ports = port_choice(args);
     let mut extra = Vec::new();
@@ -102,11 +105,38 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         addressing,
         extra,
         withheld: company.taken_variables(),
+        requeue: requeue(args, &allocation, &environ)?,
         private: private.clone(),
     };
     let exit = guarded(Run { allocation, job, plan, environ, spec }, company, loudness(args));
     _ = std::fs::remove_dir_all(&private);
     exit
+}
+
+/// A launcher asks Slurm for the job's end where no variable tells it; its tasks get it from there.
+fn with_deadline(environ: Environ, args: &RunArgs) -> Environ {
+    let is_launcher = settings::on(args.on).resolve(&environ) == Scheduler::Slurm
+        && slurm::context(&environ) == slurm::Context::Launcher;
+    if !is_launcher || args.dry_run || environ.get_nonempty(var::SLURM_JOB_END_TIME).is_some() {
+        return environ;
+    }
+    match slurm::control::ask_end_time(&environ) {
+        Some(end) => environ.with(var::SLURM_JOB_END_TIME, end.to_string()),
+        None => environ,
+    }
+}
+
+/// How `--requeue-on` asks; a launched task leaves that to its launcher.
+fn requeue(args: &RunArgs, allocation: &Allocation, environ: &Environ) -> Result<Option<Requeue>, CannotRun> {
+    if args.ending.requeue_on.is_none() || args.launched {
+        return Ok(None);
+    }
+    let (Scheduler::Slurm, Some(job)) = (allocation.scheduler, allocation.job.clone()) else {
+        return Err(CannotRun::NoRequeue { scheduler: allocation.scheduler });
+    };
+    let command = slurm::control::requeue_command(&job, environ.get(var::PATH))
+        .ok_or_else(|| CannotRun::NoProgram { program: "scontrol, for --requeue-on,".to_owned() })?;
+    Ok(Some(Requeue { job, command }))
 }
 
 /// Splits off the guard; the agent runs the job.
@@ -225,6 +255,7 @@ fn rules(args: &EndingArgs) -> Result<Rules, Failure> {
             UntilArg::Workers => Until::Workers,
             UntilArg::All => Until::All,
         },
+        requeue_on: args.requeue_on,
         ..Rules::default()
     };
     for (role, count) in &args.restart {

@@ -15,6 +15,7 @@ use crate::roster::Roster;
 use crate::variables as var;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 use thiserror::Error;
 
 /// Whose words to use.
@@ -75,6 +76,9 @@ pub fn child_env(
     set(var::RALLYPOINT_RANK, member.rank.to_string());
     set(var::RALLYPOINT_WORLD, roster.plan.world().to_string());
     set(var::RALLYPOINT_ATTEMPT, roster.plan.attempt.to_string());
+    if let Some(end) = roster.plan.deadline.and_then(|end| end.duration_since(UNIX_EPOCH).ok()) {
+        set(var::RALLYPOINT_DEADLINE, end.as_secs().to_string());
+    }
     set(var::RALLYPOINT_ADDRESS, roster.endpoint(member).to_string());
     if let Some(place) = member.place {
         set(var::RALLYPOINT_LOCAL_RANK, place.local_rank.to_string());

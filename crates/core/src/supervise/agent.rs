@@ -49,8 +49,19 @@ pub struct RunSpec {
     pub extra: Vec<(String, String)>,
     /// Variables that no member inherits.
     pub withheld: &'static [&'static str],
+    /// For `--requeue-on`.
+    pub requeue: Option<Requeue>,
     /// A folder of this run alone, for the roster and the members' last words.
     pub private: PathBuf,
+}
+
+/// How the scheduler is asked to run the whole job again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requeue {
+    /// The scheduler's id of the job.
+    pub job: String,
+    /// `scontrol requeue 17`, word by word.
+    pub command: Vec<OsString>,
 }
 
 /// A run: what there is, what was asked for, and how.

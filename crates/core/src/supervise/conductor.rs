@@ -1,6 +1,6 @@
 //! The conductor: does what the job decides, here and, as the leader, elsewhere.
 
-use super::agent::{ClosingRow, Notice, RunError, RunSpec, Talk, io};
+use super::agent::{ClosingRow, Notice, Requeue, RunError, RunSpec, Talk, io};
 use super::executor::{Executor, Happened};
 use super::launch::prepare;
 use super::signals::{Sensed, Signals, until};
@@ -8,6 +8,7 @@ use super::step::Step;
 use crate::environ::Environ;
 use crate::events::{EventLog, JobEvent, RosterEntry};
 use crate::job::{Action, Event, Job};
+use crate::machine::run_with_limit;
 use crate::outcome::{End, MemberOutcome, Verdict, name};
 use crate::plan::Plan;
 use crate::ports::HeldPort;
@@ -16,13 +17,16 @@ use crate::rendezvous::{Incoming, Leader, Remote};
 use crate::roster::Roster;
 use crate::signal;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Beyond the grace, a member on another host may take this long to say that it has ended.
 const LAST_REPORT: Duration = Duration::from_secs(5);
 /// The pause before a member is started again; twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the scheduler may take to answer that the job is queued again.
+const REQUEUE_LIMIT: Duration = Duration::from_secs(20);
 /// How long the others may take to hang up after the goodbye.
 const HANG_UP: Duration = Duration::from_secs(2);
 
@@ -51,6 +55,7 @@ pub(super) struct Conductor<'a> {
     own: Vec<u32>,
     /// Members that are to be started again, and when.
     restarts: Vec<(Instant, u32)>,
+    requeue: Option<Requeue>,
     over: bool,
     talk: Talk<'a>,
 }
@@ -78,6 +83,7 @@ impl<'a> Conductor<'a> {
             grace: spec.grace,
             own,
             restarts: Vec::new(),
+            requeue: spec.requeue.clone(),
             over: false,
             talk,
         })
@@ -105,6 +111,11 @@ impl<'a> Conductor<'a> {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let world = plan.members.len();
         let line = format!("{world} member{} on {hosts} host{}", plural(world), plural(hosts));
+        let left = plan.deadline.and_then(|end| end.duration_since(SystemTime::now()).ok());
+        let line = match left {
+            Some(left) => format!("{line}; {} left until the time limit", hours(left)),
+            None => line,
+        };
         (self.talk)(Notice::Start(line));
         for rank in self.own.clone() {
             if self.over {
@@ -384,7 +395,7 @@ impl<'a> Conductor<'a> {
 
     /// Ends what is left, tells everyone, and says how it went.
     async fn close(self) -> u8 {
-        let Conductor { roster, job, executor, mut others, step, mut events, talk, .. } = self;
+        let Conductor { roster, job, executor, mut others, step, mut events, requeue, talk, .. } = self;
         let verdict = job.verdict().cloned().unwrap_or(Verdict::Success);
         let code = verdict.code();
         let summary = verdict.lines(&roster.plan);
@@ -406,7 +417,29 @@ impl<'a> Conductor<'a> {
             talk(Notice::Verdict(line.clone()));
         }
         say_goodbye(&mut others, code, &summary).await;
+        if let (Verdict::Failed(failure), Some(requeue)) = (&verdict, requeue)
+            && job.rules().asks_for_requeue(&failure.ended.end)
+        {
+            let who = name(&roster.plan.members[failure.rank as usize]);
+            talk(Notice::Line(format!(
+                "{who} asks for another run: job {} goes back into the queue",
+                requeue.job
+            )));
+            let mut command = Command::new(&requeue.command[0]);
+            if let Err(reason) = run_with_limit(command.args(&requeue.command[1..]), REQUEUE_LIMIT) {
+                talk(Notice::Failure(format!("job {} cannot be requeued: {reason}", requeue.job)));
+            }
+        }
         code
+    }
+}
+
+/// `2:05 h`, `17 min`, `40 s`
+fn hours(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{}:{:02} h", seconds / 3600, seconds % 3600 / 60),
     }
 }
 

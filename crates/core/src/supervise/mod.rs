@@ -25,7 +25,7 @@ mod step;
 mod sys;
 mod tree;
 
-pub use agent::{ClosingRow, Notice, Run, RunError, RunSpec, run_here, run_member};
+pub use agent::{ClosingRow, Notice, Requeue, Run, RunError, RunSpec, run_here, run_member};
 pub use output::OutputStyle;
 pub use step::run_step;
 pub(crate) use sys::{dies_with_us, is_ignored};

@@ -4,6 +4,7 @@
 //! `SLURM_JOB_NODELIST` stays the job's. Every file of `tests/fixtures/slurm` is a real task's
 //! environment, from Slurm 22.05, 24.11 and 26.05; `tests/slurm_captures.rs` checks all of them.
 
+pub mod control;
 mod counts;
 mod gpus;
 mod layout;

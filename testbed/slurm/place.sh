@@ -6,15 +6,16 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lab=${SLURM_TESTBED_DIR:-/tmp/rallypoint-slurm-$(id -u)-$(cksum <<<"$here" | cut -d' ' -f1)}
 export SLURM_CONF=$lab/etc/slurm.conf
 
-# Puts Slurm's programs on PATH; sets prefix, empty for an installed one.
+# Puts Slurm's programs on PATH; sets prefix, empty for an installed one. A cluster that is up stays with its own.
 find_slurm() {
-    if [ -z "${SLURM_TESTBED_VERSION:-}" ] && PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null; then
+    if [ -e "$lab/prefix" ]; then
+        prefix=$(cat "$lab/prefix")
+    elif [ -z "${SLURM_TESTBED_VERSION:-}" ] && PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null; then
         prefix=
-        export PATH=$PATH:/usr/sbin
     else
         prefix=$("$here/get" ${SLURM_TESTBED_VERSION:+"$SLURM_TESTBED_VERSION"})
-        export PATH=$prefix/usr/bin:$prefix/usr/sbin:$PATH
     fi
+    export PATH=${prefix:+$prefix/usr/bin:$prefix/usr/sbin:}$PATH:/usr/sbin
 }
 
 # is_running PIDFILE NAME: the process exists, has that name (24.11 adds -wlm after a reconfigure) and is no zombie.
@@ -84,6 +85,7 @@ CONF
 write_common_files() {
     mkdir -p "$lab"/{etc,munge,state,spool,log,pid,dev}
     chmod 755 "$lab" "$lab/munge"
+    echo "$prefix" >"$lab/prefix"
     : >"$lab/etc/plugstack.conf"
     # From 23.11 on the cgroup plugin starts whatever else is said; older versions do not know the word.
     local major

@@ -1,8 +1,10 @@
 """A job on the real Slurm of `testbed/slurm`: started, watched, and looked for afterwards."""
 
+import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -157,9 +159,17 @@ def processes_of(job: str) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> list[str]:
+    """A process's words; empty ones if it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return [""]
+
+
 def leaves_nothing(job: str, limit: float = 15) -> None:
     def describe() -> str:
-        return "\n".join(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in processes_of(job))
+        return "\n".join(" ".join(command_of(pid)) for pid in processes_of(job))
 
     wait_for(f"the end of all processes of job {job}", lambda: processes_of(job) == [], limit, describe)
 
@@ -176,8 +186,6 @@ def run(*options: str, script: str = SERVE_OR_WORK) -> list[str]:
 
 def line(*options: str, script: str = SERVE_OR_WORK) -> str:
     """The same, as a line of a batch script."""
-    import shlex
-
     return shlex.join(run(*options, script=script))
 
 
@@ -197,4 +205,5 @@ def everyone_is_where_they_are(text: str, world: int) -> dict[int, str]:
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    os.kill(pid, number)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -93,9 +93,9 @@ fn roles_fit(args: &SubmitSlurmArgs) -> Result<(), Failure> {
     let asked = &args.resources;
     let roles = settings::role_request(&args.job.handed_on.roles)?;
     let nodes: Option<u32> = asked.nodes.as_deref().unwrap_or("1").parse().ok();
-    // A task for each node, unless said otherwise; what --sbatch says is not looked into.
+    // A task for each node, unless said otherwise.
     let each = match (nodes, asked.ntasks, asked.ntasks_per_node) {
-        _ if !asked.sbatch.is_empty() => return Ok(()),
+        _ if asked.sbatch.iter().any(|text| says_how_many(text)) => return Ok(()),
         (Some(nodes), Some(tasks), _) => tasks.div_ceil(nodes.max(1)),
         (Some(_), None, each) => each.unwrap_or(1),
         (None, ..) => return Ok(()),
@@ -110,6 +110,13 @@ fn roles_fit(args: &SubmitSlurmArgs) -> Result<(), Failure> {
     let spec = JobSpec { roles, ..JobSpec::default() };
     Plan::new(hypothetical::allocation(&hypothesis, &spec.roles)?, &spec)?;
     Ok(())
+}
+
+/// True if options of sbatch ask for tasks or hosts in their own way.
+fn says_how_many(options: &str) -> bool {
+    let words = ["-n", "-N", "--nt", "--no", "--het", "-a"];
+    options.split_whitespace().any(|word| words.iter().any(|start| word.starts_with(start)))
+        || options.contains(':')
 }
 
 /// Gives the script to `sbatch` through its standard input; the job's id.

@@ -134,6 +134,9 @@ variables! {
     RALLYPOINT_ADDRESS = "RALLYPOINT_ADDRESS", Rallypoint, Set, "This member's own `host:port`.";
     RALLYPOINT_ROSTER_FILE = "RALLYPOINT_ROSTER_FILE", Rallypoint, Set, "A JSON file with every member's role, index, host and address.";
     RALLYPOINT_ERROR_FILE = "RALLYPOINT_ERROR_FILE", Rallypoint, Set, "Where the program may write why it failed, before it exits.";
+    RALLYPOINT_GPUS_GIVEN = "RALLYPOINT_GPUS_GIVEN", Rallypoint, ReadAndSet, "Set by the Python resolvers beside a GPU mask that they narrowed: the mask that was given.";
+    RALLYPOINT_IB_SUFFIX = "RALLYPOINT_IB_SUFFIX", Rallypoint, Read, "A site's rule for `rallypoint.tf4slurm`: what stands behind a host's name for its InfiniBand address.";
+    RALLYPOINT_IB_MAP = "RALLYPOINT_IB_MAP", Rallypoint, Read, "The same as a substitution over host names, as in sed.";
     RALLYPOINT_KEY_FILE = "RALLYPOINT_KEY_FILE", Rallypoint, Read, "A file with the job's key: 64 hexadecimal digits, or any secret of 16 bytes or more.";
     RALLYPOINT_CONFIG = "RALLYPOINT_CONFIG", Rallypoint, Read, "A file that is read before any other `rallypoint.toml`.";
 }

@@ -3,10 +3,12 @@
 use crate::errors::Raise;
 use crate::plan::Plan;
 use crate::ports::port_choice;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use rallypoint::ports::{HandOver, HeldPort};
-use rallypoint::rendezvous::{Exchanged, Place, PlaceRequest, exchange, place, settle};
-use rallypoint::roster::{Addressing, Roster};
+use rallypoint::rendezvous::{Exchanged, Meeting, Place, PlaceRequest, exchange, place, settle};
+use rallypoint::roster::{Addressing, Endpoint, Roster};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long a member that was lost may take to come back.
@@ -35,40 +37,64 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
     let request =
         PlaceRequest { meet: Some(ask.way.to_owned()), rank: ask.rank, job: ask.job.clone(), timeout };
     let place = place(&request, &plan.environ, &plan.allocation, &plan.plan);
-    let Some(Place { mut way, meeting }) = place.map_err(|error| error.raise(py))? else {
-        let text = "nobody else is to be met here; hint: give a directory to meet in";
-        return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+    let (way, meeting) = match place.map_err(|error| error.raise(py))? {
+        Some(Place { way, meeting }) => (Some(way), meeting),
+        None if plan.plan.world() == 1 => {
+            (None, Meeting { rank: Some(0), key: None, timeout, job: request.job.clone() })
+        }
+        None => {
+            let text = "no place to meet is known here; hint: give a directory to meet in";
+            return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+        }
     };
     let port = meeting.hold_port(&plan.plan, &ports, HandOver::ReuseAddr).map_err(|error| error.raise(py))?;
     let introduction = meeting
         .introduce(&plan.plan, plan.environ.hostname.as_deref(), &ask.addressing, port.port(), REJOIN)
         .map_err(|error| error.raise(py))?;
-    // What Python raised while it was asked, to be raised again at the end.
-    let mut raised: Option<PyErr> = None;
-    let met = py.detach(|| {
-        let mut say = |line: String| {
-            if let Some(say) = &ask.say {
-                // A listener that fails does not end the wait.
-                Python::attach(|py| _ = say.call1(py, (line,)));
-            }
+    let Some(mut way) = way else {
+        // Alone: nobody has to be asked.
+        let address = match (introduction.offer.chosen, introduction.offer.addresses.into_iter().next()) {
+            (true, Some(address)) => address,
+            _ => "127.0.0.1".to_owned(),
         };
-        let mut go_on = || {
-            Python::attach(|py| {
-                py.check_signals().map_err(|error| {
-                    let text = error.to_string();
-                    raised = Some(error);
-                    text
-                })
-            })
+        let members = vec![(introduction.offer.host, Endpoint { address, port: port.port() })];
+        return Ok((settled(py, plan, 0, members)?, port));
+    };
+    // What Python raised meanwhile, to be raised again at the end: a Ctrl-C, say.
+    let raised: Mutex<Option<PyErr>> = Mutex::new(None);
+    let met = py.detach(|| {
+        let keep = |error: PyErr| {
+            let text = error.to_string();
+            if let Ok(mut raised) = raised.lock() {
+                raised.get_or_insert(error);
+            }
+            text
+        };
+        let mut say = |line: String| {
+            let Some(say) = &ask.say else { return };
+            Python::attach(|py| match say.call1(py, (line,)) {
+                Ok(_) => {}
+                // A listener that fails does not end the wait, but it is told.
+                Err(error) if error.is_instance_of::<PyException>(py) => {
+                    error.write_unraisable(py, Some(say.bind(py)));
+                }
+                Err(error) => _ = keep(error),
+            });
+        };
+        let mut go_on = || match raised.lock().is_ok_and(|raised| raised.is_some()) {
+            true => Err("interrupted".to_owned()),
+            false => Python::attach(|py| py.check_signals().map_err(keep)),
         };
         exchange(way.as_mut(), introduction, &plan.plan, &mut say, &mut go_on)
     });
-    if let Some(raised) = raised {
+    if let Ok(Some(raised)) = raised.into_inner() {
         return Err(raised);
     }
     let Exchanged { rank, members } = met.map_err(|error| error.raise(py))?;
+    Ok((settled(py, plan, rank, members)?, port))
+}
+
+fn settled(py: Python<'_>, plan: &Plan, rank: u32, members: Vec<(String, Endpoint)>) -> PyResult<Roster> {
     let (allocation, cpus) = (plan.allocation.clone(), plan.environ.cpus);
-    let roster = settle(allocation, &plan.job, plan.plan.clone(), cpus, rank, members)
-        .map_err(|error| error.raise(py))?;
-    Ok((roster, port))
+    settle(allocation, &plan.job, plan.plan.clone(), cpus, rank, members).map_err(|error| error.raise(py))
 }

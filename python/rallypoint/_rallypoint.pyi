@@ -1,6 +1,24 @@
 from types import TracebackType
 from typing import Callable, Optional, Sequence, Type, final
 
+__all__ = [
+    "expand_counts",
+    "expand_hostlist",
+    "fold_hostlist",
+    "own_address",
+    "reachable",
+    "slurm_step",
+    "Member",
+    "Plan",
+    "Roster",
+    "gpu_masks",
+    "resolve",
+    "HeldPort",
+    "hold_port",
+    "port_in_use",
+    "__version__",
+]
+
 __version__: str
 
 @final

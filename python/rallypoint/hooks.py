@@ -2,10 +2,13 @@
 
 A worker::
 
+    config = session_config(task_index)
     hooks = [StartBarrierHook(num_workers, task_index), DoneQueueHook(num_ps, num_workers, task_index)]
     if task_index > 0:
-        wait_for_chief(server.target)
-    with tf.compat.v1.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=hooks) as session:
+        wait_for_chief(server.target, config=config)
+    with tf.compat.v1.train.MonitoredTrainingSession(
+        server.target, is_chief=task_index == 0, hooks=hooks, config=config
+    ) as session:
         ...
 
 A parameter server::
@@ -21,13 +24,12 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Union
 
-import tensorflow as tf
-
 from ._rallypoint import reachable
 from .errors import MeetingTimeout, RoleError, WorkersLost
+from ._tensorflow import tf
 from .tensorflow.resolvers import to_stderr
 
-__all__ = ["DoneQueueHook", "StartBarrierHook", "serve_until_done", "serve_while_alive", "wait_for_chief"]
+__all__ = ["DoneQueueHook", "StartBarrierHook", "serve_until_done", "serve_while_alive", "session_config", "wait_for_chief"]
 
 v1 = tf.compat.v1
 Cluster = Union[tf.train.ClusterSpec, Mapping[str, Sequence[str]]]
@@ -39,7 +41,7 @@ TELL = 10.0
 WORD_LIMIT = 30.0
 
 
-class DoneQueueHook(v1.train.SessionRunHook):
+class DoneQueueHook(tf.compat.v1.train.SessionRunHook):
     """Tells every parameter server that this worker is done, when its session ends well."""
 
     def __init__(self, num_ps: int, num_workers: int, task_index: int) -> None:
@@ -59,7 +61,7 @@ class DoneQueueHook(v1.train.SessionRunHook):
                 to_stderr(f"ps {ps} could not be told that worker {self._task_index} is done: {error.message}")
 
 
-class StartBarrierHook(v1.train.SessionRunHook):
+class StartBarrierHook(tf.compat.v1.train.SessionRunHook):
     """No worker goes on before all workers are there, so that `num_steps` means the same for all.
 
     Worker 0 counts the others; it waits at most `timeout` seconds, and says who is missing. A worker that is
@@ -117,6 +119,15 @@ class StartBarrierHook(v1.train.SessionRunHook):
                 self._progress(f"waiting for all {self._num_workers} workers to start; missing: {who}")
             time.sleep(POLL)
         self._passed = True
+
+
+def session_config(task_index: int, role: str = "worker", **options: Any) -> Any:
+    """A `ConfigProto` for a session that needs the parameter servers and this member, and nobody else.
+
+    Without it a session waits for *all* members of the cluster, without a word and for ever: for a worker that has
+    died meanwhile, say. `options` are other fields of the `ConfigProto`.
+    """
+    return v1.ConfigProto(device_filters=["/job:ps", f"/job:{role}/task:{task_index}"], **options)
 
 
 def wait_for_chief(

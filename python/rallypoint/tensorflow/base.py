@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
 
-import tensorflow as tf
+from .._tensorflow import tf
 
 
 class Resolver(tf.distribute.cluster_resolver.ClusterResolver):

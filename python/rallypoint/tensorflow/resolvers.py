@@ -122,15 +122,12 @@ class ClusterResolver(Resolver):
         self.task_type, self.task_id, self._own_gpus = me.role, me.index, me.devices
 
     def _where(self, plan: Plan, meet: Optional[str], job: Optional[str]) -> Tuple[str, Optional[str]]:
-        """Where to meet, and by which name."""
+        """Where to meet, and by which name; the schedulers have ways of their own."""
         if meet is not None:
             return meet, job
         if plan.scheduler == "local":
             return own_meeting_place(), job or default_job()
-        raise MeetingError(
-            f"{plan.world} members of {plan.scheduler} have to meet; "
-            "hint: give all of them the same meet=DIR, a directory that they share"
-        )
+        return "auto", job
 
 
 class LocalClusterResolver(ClusterResolver):

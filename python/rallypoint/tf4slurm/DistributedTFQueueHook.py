@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-import tensorflow as tf
+from .._tensorflow import tf
 
 v1 = tf.compat.v1
 
@@ -23,7 +23,7 @@ def create_done_queues(PSNumber: int, WorkersNumber: int) -> List[Any]:
     return [create_done_queue(i, WorkersNumber) for i in range(PSNumber)]
 
 
-class QueueManagementHook(v1.train.SessionRunHook):
+class QueueManagementHook(tf.compat.v1.train.SessionRunHook):
     """Puts an item into the queue of every parameter server when the session ends well."""
 
     def __init__(self, NumberOfPS: Optional[int] = None, NumberOfWorkers: Optional[int] = None) -> None:

@@ -1,0 +1,12 @@
+"""TensorFlow, or a word about where to get it."""
+
+from __future__ import annotations
+
+try:
+    import tensorflow as tf
+except ImportError as error:
+    raise ImportError(
+        f"TensorFlow cannot be imported here: {error}; hint: pip install 'rallypoint[tensorflow]'"
+    ) from error
+
+__all__ = ["tf"]

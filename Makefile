@@ -10,7 +10,7 @@ VENV := build/venv
 # cargo-nextest where it is installed, else cargo's own runner
 TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run --no-fail-fast" || echo "test --no-fail-fast")
 
-.PHONY: build demo sample test fmt lint unit tensorflow slurm htcondor reference bench
+.PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -23,6 +23,17 @@ $(VENV)/ready: examples/requirements.txt tests/requirements.txt
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r examples/requirements.txt -r tests/requirements.txt
 	@touch $@
 
+# The Python package with the command in it: build/wheels/rallypoint-*.whl
+wheel: build/wheels/ready
+build/wheels/ready: $(BIN) $(VENV)/ready $(shell find python -name '*.py' -o -name '*.pyi') pyproject.toml README.md
+	rm -rf build/wheels
+	$(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels .
+	@touch $@
+
+$(VENV)/package: build/wheels/ready
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/rallypoint-*.whl
+	@touch $@
+
 demo: $(BIN) $(VENV)/ready
 	$(BIN) run --ps 1 --workers 2 -- $(VENV)/bin/python examples/digits/train.py
 
@@ -30,7 +41,7 @@ demo: $(BIN) $(VENV)/ready
 sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit tensorflow slurm htcondor
+test: fmt lint unit python tensorflow slurm htcondor
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -52,8 +63,12 @@ $(OLDEST)/ready: $(VENV)/ready
 tensorflow: $(BIN) $(VENV)/ready $(OLDEST)/ready
 	RALLYPOINT=$(abspath $(BIN)) $(VENV)/bin/python -m pytest -q tests/tensorflow
 
+# The Python package as it is installed, its examples, and its types
+python: $(BIN) $(VENV)/package
+	RALLYPOINT=$(abspath $(BIN)) WHEELS=$(abspath build/wheels) $(VENV)/bin/python -m pytest -q tests/python
+
 # A real HTCondor pool, started for the tests and stopped again; TESTBEDS=none leaves it out
-htcondor: $(BIN) $(VENV)/ready
+htcondor: $(BIN) $(VENV)/package
 ifeq ($(TESTBEDS),none)
 	@echo "LEFT OUT: tests/htcondor was not run, since TESTBEDS=none" >&2
 else
@@ -61,7 +76,7 @@ else
 endif
 
 # A real Slurm of four nodes, fetched privately and started for the tests
-slurm: $(BIN) $(VENV)/ready
+slurm: $(BIN) $(VENV)/package
 ifeq ($(TESTBEDS),none)
 	@echo "LEFT OUT: tests/slurm was not run, since TESTBEDS=none" >&2
 else

@@ -34,6 +34,7 @@ def main() -> None:
     # Not above: TensorFlow takes seconds, and a slip of the pen should be told at once.
     import tensorflow as tf
 
+    from rallypoint import RallypointError
     from rallypoint.hooks import serve_until_done
 
     me = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -41,7 +42,10 @@ def main() -> None:
     server = tf.distribute.Server(cluster, job_name=me.task_type, task_index=index)
     if me.task_type == "ps":
         print("serving", flush=True)
-        serve_until_done(server, cluster, index)
+        try:
+            serve_until_done(server, cluster, index)
+        except RallypointError as error:  # workers have died, or there are none
+            sys.exit(f"error: {error}")
         print("all workers are done", flush=True)
         return
 

@@ -36,6 +36,7 @@ def main() -> None:
         parser.error("give MEMBERS and INDEX, or start it with `rallypoint run`")
 
     # Not above: TensorFlow takes seconds, and a slip of the pen should be told at once.
+    from rallypoint import RallypointError
     from rallypoint.hooks import serve_until_done
     from rallypoint.tensorflow import ClusterResolver, LocalClusterResolver
 
@@ -48,7 +49,10 @@ def main() -> None:
     server = resolver.start_server()
     if resolver.task_type == "ps":
         print("serving", flush=True)
-        serve_until_done(server, cluster, index)
+        try:
+            serve_until_done(server, cluster, index)
+        except RallypointError as error:  # workers have died, or there are none
+            sys.exit(f"error: {error}")
         print("all workers are done", flush=True)
         return
 

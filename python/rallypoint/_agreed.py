@@ -13,7 +13,7 @@ class Agreed(NamedTuple):
 
     cluster: Dict[str, List[str]]
     role: str
-    index: int
+    task_index: int  # a tuple has an `index` already
 
     def expect(self, counts: Mapping[str, int]) -> None:
         """Refuses a cluster of other roles than the program's own."""

@@ -201,18 +201,16 @@ def free_ports(count: int) -> list[int]:
     return list(itertools.islice((port for port in candidates if not rallypoint.port_in_use(port)), count))
 
 
-@pytest.mark.parametrize("by_command", [False, True], ids=["python", "run"])
-def test_a_file_for_each_member(by_command: bool, tmp_path: Path) -> None:
+def test_a_file_for_each_member(tmp_path: Path) -> None:
     members = ["ps", "worker_0", "worker_1"]
     ports = dict(zip(["2222", "2223", "2224"], map(str, free_ports(3))))
     for member in members:
         text = (EXAMPLES / f"custom_conf/tf_confs/localhost/{member}.json").read_text()
         (tmp_path / f"{member}.json").write_text(re.sub(r"222\d", lambda port: ports[port[0]], text))
     files = [str(tmp_path / f"{member}.json") for member in members]
-    if by_command:
-        commands = [[RALLYPOINT, "run", "--tf-config", file, "--", sys.executable, "custom_conf.py"] for file in files]
-    else:
-        commands = [[sys.executable, "custom_conf.py", file] for file in files]
+    # Both ways of the README, side by side in one cluster.
+    commands = [[RALLYPOINT, "run", "--tf-config", file, "--", sys.executable, "custom_conf.py"] for file in files]
+    commands[1] = [sys.executable, "custom_conf.py", files[1]]
     server, *workers = together(commands, EXAMPLES / "custom_conf")
     assert "all workers are done" in server
     assert errors(server + "".join(workers)) == []

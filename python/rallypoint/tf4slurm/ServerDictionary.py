@@ -54,7 +54,7 @@ def GetServerDictionary(
         started.expect(Counter(roles))
         if InfiniBand:
             _to_stderr("the addresses are those of `rallypoint run`, whose --interface and --host-map choose the network")
-        return {"ps": [], "worker": [], **started.cluster}, started.role, started.index
+        return {"ps": [], "worker": [], **started.cluster}, started.role, started.task_index
     host_suffix, host_map = host_suffix or os.environ.get(IB_SUFFIX), host_map or os.environ.get(IB_MAP)
     if InfiniBand is False:
         interface = host_suffix = host_map = None

@@ -175,6 +175,20 @@ def test_config_grpc_options_and_a_proxy(tmp_path: Path) -> None:
                 session.run(sums[1])
 
 
+def test_a_device_filter_spares_a_session_from_waiting_for_who_is_not_there(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    tf1 = tf.compat.v1
+    [port] = free_ports(1)
+    config = tf_config(tmp_path, "ps", {"ps": [f"127.0.0.1:{port}"], "worker": ["127.0.0.1:1"]})
+    waits = tf1.ConfigProto(operation_timeout_in_ms=60000)
+    with serving("--tf-config", config, "--device-filter", "/job:ps"), tf1.Graph().as_default():
+        with tf1.device("/job:ps/task:0"):
+            product = tf.constant(6.0) * tf.constant(7.0)
+        with tf1.Session(f"grpc://127.0.0.1:{port}", config=waits) as session:
+            assert session.run(product) == 42.0
+
+
 def test_the_oldest_and_the_newest_tensorflow_serve_each_other(tmp_path: Path) -> None:
     import tensorflow as tf
 

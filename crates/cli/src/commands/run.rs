@@ -88,7 +88,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let company = Company::find(args, &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.addresses)?;
     let rules = rules(&args.ending)?;
-    let served = super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ)?;
+    let served = super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ, &company)?;
     let private = private_folder(&environ)?;
     let spec = RunSpec {
         command: args.command.clone(),

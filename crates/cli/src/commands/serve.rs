@@ -1,6 +1,7 @@
 //! `rallypoint serve`
 
 use crate::args::{RunArgs, ServeArgs, ServerArgs};
+use crate::company::Company;
 use crate::exit::{Exit, Failure, report};
 use crate::settings;
 use rallypoint::check::ConfigFile;
@@ -106,8 +107,14 @@ pub(super) fn served(
     plan: &Plan,
     rules: &Rules,
     environ: &Environ,
+    company: &Company,
 ) -> Result<Option<Served>, Failure> {
     let Some(roles) = &args.serve.serve else { return Ok(None) };
+    let in_a_step = matches!(company, Company::Step(..));
+    // How many members there will be is up to srun then; they know, and say what is wrong.
+    if in_a_step && !args.srun_args.is_empty() {
+        return Ok(None);
+    }
     let roles = roles.split(',').map(|role| role.trim().parse()).collect::<Result<_, RoleError>>()?;
     let members = match cluster {
         None => plan.members.iter().map(|member| member.role.clone()).collect(),
@@ -122,7 +129,7 @@ pub(super) fn served(
         ([only], _) => Some(only),
         (members, rank) => rank.and_then(|rank| members.get(rank as usize)),
     };
-    if own.is_some_and(|member| !roles.contains(&member.role)) {
+    if in_a_step || own.is_some_and(|member| !roles.contains(&member.role)) {
         return Ok(None);
     }
     let found = find(args.serve.tensorflow.as_deref(), &args.command, environ)?;

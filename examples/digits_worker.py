@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import digits_data
-from rallypoint.hooks import DoneQueueHook, StartBarrierHook, wait_for_chief
+from rallypoint.hooks import DoneQueueHook, StartBarrierHook, session_config, wait_for_chief
 
 tf1 = tf.compat.v1
 
@@ -51,7 +51,7 @@ def learn(server: tf.distribute.Server, cluster: tf.train.ClusterSpec, index: in
         DoneQueueHook(num_ps, num_workers, index),  # the last thing: tells each ps that this worker is done
     ]
     # Each worker sees the ps and itself. Without the filter it would fail when another leaves before it.
-    config = tf1.ConfigProto(device_filters=["/job:ps", here])
+    config = session_config(index)
     if not is_chief:
         wait_for_chief(server.target, config=config)
     random = np.random.default_rng([1, index])  # other batches on every worker

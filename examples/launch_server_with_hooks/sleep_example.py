@@ -4,7 +4,7 @@ import time
 
 import tensorflow as tf
 
-from rallypoint.hooks import wait_for_chief
+from rallypoint.hooks import session_config, wait_for_chief
 
 tf1 = tf.compat.v1
 
@@ -25,7 +25,7 @@ def sleep_example(
         global_step = tf1.train.get_or_create_global_step()
         increase = tf1.assign_add(global_step, 1)
     # Of the other workers this one needs nobody: the steps are counted on a parameter server.
-    config = tf1.ConfigProto(device_filters=["/job:ps", here])
+    config = session_config(task_index)
     if not is_chief:
         wait_for_chief(server.target, config=config)  # MonitoredTrainingSession would look every 30 s only
     with tf1.train.MonitoredTrainingSession(

@@ -131,6 +131,14 @@ pub(crate) enum SubmitCommand {
 
 Options of run are handed on to it. Environments and defaults may stand in rallypoint.toml.")]
     Slurm(Box<SubmitSlurmArgs>),
+    /// Through condor_submit; its cluster id goes to stdout
+    #[command(after_help = "Examples:
+  rallypoint submit htcondor --ps 1 --workers 2 --request-gpus 1 -- python train.py
+  rallypoint submit htcondor --workers 4 --no-shared-fs --input data.npz --wait -- python train.py
+  rallypoint submit htcondor --universe parallel --ps 1 --workers 2 --dry-run -- python train.py
+
+Options of run are handed on to it. Environments and defaults may stand in rallypoint.toml.")]
+    Htcondor(Box<SubmitHtcondorArgs>),
 }
 
 /// What every kind of submission has.
@@ -186,6 +194,65 @@ pub(crate) struct SubmitSlurmArgs {
     pub(crate) job: SubmitJobArgs,
     #[command(flatten)]
     pub(crate) resources: SlurmResources,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SubmitHtcondorArgs {
+    #[command(flatten)]
+    pub(crate) job: SubmitJobArgs,
+    #[command(flatten)]
+    pub(crate) resources: HtcondorResources,
+}
+
+/// What is asked of HTCondor; names and values are those of a submit description.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Resources")]
+pub(crate) struct HtcondorResources {
+    /// One proc a member, or one node of a dedicated scheduler
+    #[arg(long, value_enum, default_value_t = UniverseArg::Vanilla)]
+    pub(crate) universe: UniverseArg,
+    /// CPUs of each member
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) request_cpus: Option<u32>,
+    /// GPUs of each member; in the vanilla universe a parameter server gets none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) request_gpus: Option<u32>,
+    /// Memory of each member: 8GB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) request_memory: Option<String>,
+    /// Disk of each member: 20GB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) request_disk: Option<String>,
+    /// Which hosts will do: 'Machine != \"n7\"'
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) requirements: Option<String>,
+    /// The job's name, and its files' [default: the script's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) batch_name: Option<String>,
+    /// A folder for output and logs [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) logs: Option<String>,
+    /// The execute hosts do not see this directory: rallypoint and the script go with the job
+    #[arg(long)]
+    pub(crate) no_shared_fs: bool,
+    /// With --no-shared-fs, another file that goes with the job
+    #[arg(long, value_name = "FILE", requires = "no_shared_fs")]
+    pub(crate) input: Vec<String>,
+    /// How often all are started again if one was evicted or lost; in the vanilla universe
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) retries: u32,
+    /// Start all again if the program itself has failed, too
+    #[arg(long)]
+    pub(crate) retry_failures: bool,
+    /// More lines of the submit description: 'accounting_group = physics'
+    #[arg(long, value_name = "LINE")]
+    pub(crate) line: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UniverseArg {
+    Vanilla,
+    Parallel,
 }
 
 /// What is asked of Slurm; names and values are sbatch's.

@@ -1,6 +1,8 @@
 //! Scripts for a batch system, as a person would write them: one file a scheduler, each a pure function.
 
+pub mod htcondor;
 pub mod slurm;
+pub mod user_log;
 
 use crate::framework::shell_quote;
 

@@ -1,6 +1,7 @@
 //! `rallypoint submit`: a job script from what one would type, submitted. One file a scheduler.
 
 mod handed_on;
+mod htcondor;
 mod slurm;
 
 use crate::args::{SubmitCommand, SubmitJobArgs};
@@ -28,6 +29,7 @@ pub(super) fn run(command: &SubmitCommand, matches: &ArgMatches) -> Result<Exit,
     let config = Config::read()?;
     match command {
         SubmitCommand::Slurm(args) => slurm::run(args, matches, &config),
+        SubmitCommand::Htcondor(args) => htcondor::run(args, matches, &config),
     }
 }
 

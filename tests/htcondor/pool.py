@@ -14,7 +14,7 @@ RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"
 # Inside a job, a path through a link may not exist.
 PYTHON = str(ROOT / "build/venv/bin/python")
 # No wait in these tests should come near it; it only ends one that hangs.
-LIMIT = 120.0
+LIMIT = 90.0
 
 
 def wait_for(what: str, found: Callable[[], object], limit: float = LIMIT) -> None:
@@ -30,9 +30,11 @@ class Pool:
     # Hosts of their own; a personal pool has none.
     hosts: list[str] = field(default_factory=list)
 
-    def run(self, *command: str, cwd: Path | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str, cwd: Path | None = None, check: bool = True, limit: float = LIMIT
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [str(self.folder / "as"), *command], cwd=cwd, capture_output=True, text=True, timeout=LIMIT
+            [str(self.folder / "as"), *command], cwd=cwd, capture_output=True, text=True, timeout=limit
         )
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done
@@ -42,8 +44,8 @@ class Pool:
         answer = self.run("condor_submit", "-terse", "job.sub", cwd=folder).stdout
         return Cluster(self, folder, int(answer.split(".")[0]))
 
-    def host(self, what: str, name: str) -> None:
-        subprocess.run([TESTBED / "host", what, name], check=True, timeout=LIMIT)
+    def host(self, what: str, *names: str) -> None:
+        subprocess.run([TESTBED / "host", what, *names], check=True, timeout=LIMIT)
 
 
 @dataclass
@@ -63,17 +65,14 @@ class Cluster:
 
     def codes(self) -> dict[int, int]:
         """The exit code of every proc that has left the queue."""
-        ends = re.findall(
-            r"^005 \(\d+\.(\d+)\.\d+\).*\n\t\(\d\) (?:Normal termination \(return value (\d+)\)|Abnormal.*signal (\d+))",
-            self.log(),
-            re.M,
-        )
+        how = r"(?:Normal termination \(return value (\d+)\)|Abnormal.*signal (\d+))"
+        ends = re.findall(rf"^005 \(0*{self.id}\.(\d+)\.\d+\).*\n\t\(\d\) {how}", self.log(), re.M)
         return {int(proc): int(code) if code else -int(signal) for proc, code, signal in ends}
 
     def happened(self, event: str, proc: int | None = None) -> int:
         """How often an event of the user log came: 001 executing, 004 evicted, 009 removed, 012 held."""
         which = r"\d+" if proc is None else f"{proc:03d}"
-        return len(re.findall(rf"^{event} \(\d+\.{which}\.", self.log(), re.M))
+        return len(re.findall(rf"^{event} \(0*{self.id}\.{which}\.", self.log(), re.M))
 
     def wait(self, procs: int, limit: float = LIMIT) -> dict[int, int]:
         """Until so many procs have ended; their exit codes."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pool import Pool, description
 
-SCRIPT = "[ $RALLYPOINT_ROLE = ps ] && exec sleep 600; echo rank $RALLYPOINT_RANK of $RALLYPOINT_WORLD at $RALLYPOINT_ADDRESS"
+SCRIPT = "[ $RALLYPOINT_ROLE = ps ] && exec sleep 600; echo rank $RALLYPOINT_RANK of $RALLYPOINT_WORLD"
 
 
 @pytest.mark.parametrize("universe", ["vanilla", "parallel"])

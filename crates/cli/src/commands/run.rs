@@ -28,6 +28,10 @@ use thiserror::Error;
 enum CannotRun {
     #[error("{program} is not a program that can be run; hint: give its path, or put it on PATH")]
     NoProgram { program: String },
+    #[error(
+        "{program} cannot be looked for: PATH is not set in this job; hint: give its whole path, or write `getenv = PATH` into the submit description"
+    )]
+    NoPath { program: String },
     #[error("no private folder can be made in {}: {source}; hint: set TMPDIR", folder.display())]
     NoPrivateFolder { folder: PathBuf, source: std::io::Error },
     #[error("--requeue-on: {scheduler} has no queue that a job could ask to go back to")]
@@ -217,7 +221,12 @@ fn must_exist(program: &OsStr, path: Option<&str>) -> Result<(), CannotRun> {
     } else {
         find_on_path(&name, path).is_some()
     };
-    if found { Ok(()) } else { Err(CannotRun::NoProgram { program: name.into_owned() }) }
+    match (found, path) {
+        (true, _) => Ok(()),
+        // HTCondor gives some jobs none.
+        (false, None) if !name.contains('/') => Err(CannotRun::NoPath { program: name.into_owned() }),
+        (false, _) => Err(CannotRun::NoProgram { program: name.into_owned() }),
+    }
 }
 
 fn private_folder(environ: &Environ) -> Result<PathBuf, CannotRun> {

@@ -37,7 +37,7 @@ impl Directory {
         attempt: u32,
     ) -> Result<Directory, RendezvousError> {
         let (folder, mode) = Submitted::new(chirp, path).map_err(|error| {
-            bad(path, format!("through chirp, {error}; hint: --meet DIR where one is shared"))
+            bad(path, format!("through chirp, {error}; hint: write `+WantIOProxy = true` into the submit description, or give --meet DIR where one is shared"))
         })?;
         Directory::in_folder(Box::new(folder), mode, job, attempt)
     }

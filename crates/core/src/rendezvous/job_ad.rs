@@ -43,7 +43,7 @@ impl JobAd {
         let bad = |error: io::Error| RendezvousError::Directory {
             path: folder.to_owned(),
             reason: format!(
-                "through chirp, {error}; hint: the key needs a private place: --meet DIR where one is shared, or RALLYPOINT_KEY_FILE"
+                "through chirp, {error}; hint: the key needs a private place: write `+WantIOProxy = true` into the submit description, or give --meet DIR where one is shared"
             ),
         };
         let keys = match all_have_a_key {

@@ -7,7 +7,7 @@ use super::conductor::{Conductor, Others};
 use super::follower::follow;
 use super::output::OutputStyle;
 use super::signals::{Sensed, Signals};
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, Apart};
 use crate::environ::Environ;
 use crate::events::JobEvent;
 use crate::framework::{Framework, FrameworkError};
@@ -202,6 +202,10 @@ pub fn run_member(
             run.spec.grace,
         )?;
         talk(Notice::Line(format!("meeting: {}", way.name())));
+        if let Some(Apart { runs: 1.., retried: false }) = run.plan.apart {
+            let line = "this member has run before; if the job has failed since, nobody starts the others again (max_retries)";
+            talk(Notice::Line(line.to_owned()));
+        }
         loop {
             let mut say = |line| talk(Notice::Line(line));
             let part = tokio::select! {

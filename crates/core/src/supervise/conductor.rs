@@ -324,6 +324,9 @@ impl<'a> Conductor<'a> {
                 (self.talk)(Notice::Line(format!("a stranger at {peer} was turned away: {why}")));
             }
             Incoming::Gone { connection, why } => {
+                if let Some(others) = &mut self.others {
+                    others.latecomers.retain(|remote| remote.connection != connection);
+                }
                 if let Some(rank) = rank_of(&self.others, connection) {
                     if let Some(others) = &mut self.others {
                         others.remotes.remove(&rank);
@@ -455,9 +458,10 @@ async fn say_goodbye(others: &mut Option<Others>, code: u8, summary: &[String]) 
         remote.send(ToMember::Goodbye { code, summary: summary.to_vec() });
     }
     let hang_up = async {
-        while !others.remotes.is_empty() {
+        while !(others.remotes.is_empty() && others.latecomers.is_empty()) {
             if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
                 others.remotes.retain(|_, remote| remote.connection != connection);
+                others.latecomers.retain(|remote| remote.connection != connection);
             }
         }
     };

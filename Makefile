@@ -87,7 +87,8 @@ endif
 reference:
 	UPDATE_REFERENCE=1 $(CARGO) test -q -p rallypoint-cli reference
 
-bench: $(BIN)
+bench: $(BIN) $(VENV)/ready
 	$(CARGO) bench -p rallypoint
 	sh benchmarks/command.sh $(BIN)
 	sh benchmarks/launch.sh $(BIN)
+	$(VENV)/bin/python benchmarks/serve.py $(BIN)

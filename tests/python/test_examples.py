@@ -86,6 +86,20 @@ def test_without_hooks_the_command_ends_the_parameter_server() -> None:
     assert re.search(r"^ps 0 .* stopped \(killed by SIGTERM\)", done.stderr, re.MULTILINE)
 
 
+def test_hooks_need_no_python_on_the_parameter_server() -> None:
+    options = ("-ps", "1", "-workers", "2", "--seconds", "0.1")
+    done = under_run(
+        *("--ps", "1", "--workers", "2", "--serve", "ps"),
+        script="launch_server_with_hooks/launch_server.py",
+        options=options,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = [int(number) for number in re.findall(r"global step (\d+)", done.stdout)]
+    assert 10 <= len(steps) <= 10 + OVERRUN * 2
+    assert max(steps) >= 10
+    assert re.search(r"^ps 0 .* served until stopped", done.stderr, re.MULTILINE)
+
+
 SUBMIT = [
     ([], None),
     (["217", "3"], "load python/3.12 tensorflow/2.17"),

@@ -236,7 +236,7 @@ fn system_folders(environ: &Environ) -> Vec<PathBuf> {
 }
 
 fn libraries_in(folder: &Path, how: &str) -> Option<Found> {
-    let folder = std::path::absolute(folder).ok()?;
+    let folder = folder.canonicalize().ok()?;
     let there = |names: &[&str]| names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
     let library = there(&LIBRARIES)?;
     // The module of an older wheel needs Python's symbols, though no Python runs.
@@ -285,9 +285,10 @@ fn venv_home(text: &str) -> Option<&str> {
     })
 }
 
-/// The Python in a command line, which may stand behind others: `numactl -N0 venv/bin/python train.py`.
+/// The Python in a command line, which may stand behind others: `numactl -N0 venv/bin/python train.py`; or that of
+/// the virtual environment that the program is installed in: `venv/bin/train`.
 fn interpreter(command: &[OsString], path: Option<&str>) -> Option<PathBuf> {
-    command.iter().filter_map(|word| word.to_str()).find_map(|word| {
+    let python = command.iter().filter_map(|word| word.to_str()).find_map(|word| {
         let name = word.rsplit('/').next()?.strip_prefix("python")?;
         let is_python = name.chars().all(|c| c.is_ascii_digit() || c == '.');
         match (is_python, word.contains('/')) {
@@ -295,6 +296,13 @@ fn interpreter(command: &[OsString], path: Option<&str>) -> Option<PathBuf> {
             (true, true) => Some(PathBuf::from(word)).filter(|file| file.is_file()),
             (true, false) => find_on_path(word, path),
         }
+    });
+    python.or_else(|| {
+        let program = command.first()?.to_str()?;
+        let program =
+            if program.contains('/') { PathBuf::from(program) } else { find_on_path(program, path)? };
+        let prefix = prefix_of(&program).filter(|prefix| prefix.join("pyvenv.cfg").exists())?;
+        Some(prefix.join("bin/python")).filter(|python| python.exists())
     })
 }
 
@@ -409,6 +417,9 @@ mod tests {
         let environ = Environ::from_variables([("VIRTUAL_ENV", other.0.to_str().unwrap())]);
         let python = scratch.0.join("venv/bin/python").into_os_string();
         let found = find(None, &["nice".into(), python, "train.py".into()], &environ).unwrap();
+        assert!(found.folder.starts_with(&scratch.0), "{found:?}");
+        let installed = scratch.program("venv/bin/train", "exit 1").into_os_string();
+        let found = find(None, &[installed], &environ).unwrap();
         assert!(found.folder.starts_with(&scratch.0), "{found:?}");
         let found = find(None, &["sh".into(), "train.sh".into()], &environ).unwrap();
         assert!(found.folder.starts_with(&other.0), "{found:?}");

@@ -240,10 +240,16 @@ impl Executor {
     }
 
     fn look_who_listens(&mut self, now: Instant) -> Vec<Happened> {
+        // The kernel walks all of its connections for the table, so it is not asked about those who have ended.
+        let awaited = |running: &Running| !running.listens && running.gone.is_none();
+        if !self.running.values().any(awaited) {
+            self.next_listen_check = None;
+            return Vec::new();
+        }
         let listening = ports::listening();
         let mut happened = Vec::new();
         let mut waiting: Option<Duration> = None;
-        for (&rank, running) in self.running.iter_mut().filter(|(_, running)| !running.listens) {
+        for (&rank, running) in self.running.iter_mut().filter(|(_, running)| awaited(running)) {
             let port = self.launches.get(&rank).and_then(|launch| launch.port.as_ref());
             if port.is_some_and(|port| listening.contains(&port.port())) {
                 running.listens = true;

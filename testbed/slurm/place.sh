@@ -6,11 +6,16 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lab=${SLURM_TESTBED_DIR:-/tmp/rallypoint-slurm-$(id -u)-$(cksum <<<"$here" | cut -d' ' -f1)}
 export SLURM_CONF=$lab/etc/slurm.conf
 
+# True if this host has a Slurm of its own; one that get has fetched does not count, even on PATH.
+is_installed() {
+    case $(PATH=$PATH:/usr/sbin command -v slurmctld) in "" | */build/slurm-*) return 1 ;; esac
+}
+
 # Puts Slurm's programs on PATH; sets prefix, empty for an installed one. A cluster that is up stays with its own.
 find_slurm() {
     if [ -e "$lab/prefix" ]; then
         prefix=$(cat "$lab/prefix")
-    elif [ -z "${SLURM_TESTBED_VERSION:-}" ] && PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null; then
+    elif [ -z "${SLURM_TESTBED_VERSION:-}" ] && is_installed; then
         prefix=
     else
         prefix=$("$here/get" ${SLURM_TESTBED_VERSION:+"$SLURM_TESTBED_VERSION"})

@@ -1,5 +1,6 @@
 """Members that HTCondor takes away, holds, removes or loses, while the others wait or run."""
 
+import json
 import re
 from pathlib import Path
 
@@ -124,19 +125,31 @@ def test_taken_away_for_good(pool: Pool, shared: Path) -> None:
     assert ends[2] == 67 or "missing: worker 0 (rank 0" in cluster.text(only="2"), cluster.text()
 
 
-def test_a_host_is_lost(pool: Pool, shared: Path, hosts: list[str]) -> None:
+def leader_of(cluster: Cluster) -> int:
+    """Who gathered the others; only the leader tells how many there are."""
+    return next(rank for rank in range(3) if "3 members on 3 hosts" in cluster.text(only=str(rank)))
+
+
+@pytest.mark.parametrize("who", ["leader", "follower"])
+def test_a_host_is_lost(pool: Pool, shared: Path, hosts: list[str], who: str) -> None:
     """The others end and are started again; the lost proc comes back on another host."""
     where = 'requirements = Machine == "ex$INT(n).lab" || JobRunCount > 0\nn = $(Process) + 1'
-    cluster = pool.submit(shared, description(stays(), more=f"{RETRIES}\n{where}\njob_lease_duration = 20"))
+    more = f"{RETRIES}\n{where}\njob_lease_duration = 20"
+    cluster = pool.submit(shared, description(stays("--events events"), more=more))
     running(cluster)
-    pool.host("kill", "ex3")
+    lost = leader_of(cluster) if who == "leader" else (leader_of(cluster) + 1) % 3
+    pool.host("kill", f"ex{lost + 1}")
     try:
-        cluster.says("first failure: worker 2 on ex3.lab", limit=60)
         assert cluster.wait(3, limit=180) == {0: 0, 1: 0, 2: 0}, cluster.text()
     finally:
-        pool.host("start", "ex3")
+        pool.host("start", f"ex{lost + 1}")
     found = attempts(cluster)
     assert found.pop(0) == {0, 1, 2} and list(found.values()) == [{0, 1, 2}], cluster.text()
+    events = [json.loads(line) for line in (shared / "events").read_text().splitlines()]
+    ends = [event for event in events if event["attempt"] == 0 and event["event"] in ("failed", "over")]
+    # A leader that is gone writes nothing any more; the others end each for itself.
+    expected = [] if who == "leader" else [("failed", lost, 66), ("over", None, 66)]
+    assert [(end["event"], end.get("rank"), end.get("code")) for end in ends] == expected
 
 
 def test_the_leader_cannot_be_reached(pool: Pool, shared: Path, hosts: list[str]) -> None:
@@ -156,7 +169,7 @@ def test_a_network_that_breaks(pool: Pool, shared: Path, hosts: list[str]) -> No
     where = 'requirements = Machine == "ex$INT(n).lab"\nn = $(Process) + 1\njob_lease_duration = 600'
     cluster = pool.submit(shared, description(stays(), more=where))
     running(cluster)
-    leader = next(rank for rank in range(3) if "3 members on 3 hosts" in cluster.text(only=str(rank)))
+    leader = leader_of(cluster)
     lost = (leader + 1) % 3
     pool.host("cut", f"ex{lost + 1}")
     try:

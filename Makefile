@@ -91,4 +91,5 @@ bench: $(BIN) $(VENV)/ready
 	$(CARGO) bench -p rallypoint
 	sh benchmarks/command.sh $(BIN)
 	sh benchmarks/launch.sh $(BIN)
+	[ "$(TESTBEDS)" = none ] || benchmarks/slurm.sh $(BIN)
 	$(VENV)/bin/python benchmarks/serve.py $(BIN)

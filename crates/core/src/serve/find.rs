@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 use thiserror::Error;
 
-/// The library with TensorFlow's C API: in wheels from 2.10 on, in the C library, in older wheels.
+/// The library with TensorFlow's C API: in wheels from 2.12 on, in the C library, in older wheels.
 const LIBRARIES: [&str; 5] = [
     "libtensorflow_cc.so.2",
     "libtensorflow.so.2",
@@ -34,7 +34,7 @@ pub struct Found {
     /// With the C API.
     pub library: PathBuf,
     pub framework: Option<PathBuf>,
-    /// Python's own library, which wheels before 2.10 do not load without: paths or names, any of them will do.
+    /// Python's own library, which wheels before 2.12 do not load without: paths or names, any of them will do.
     pub python: Vec<PathBuf>,
     /// Why it was looked for there.
     pub how: String,

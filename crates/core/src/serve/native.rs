@@ -209,7 +209,7 @@ fn load_hint(why: &str) -> &'static str {
         || why.contains("undefined symbol: Py")
         || why.contains("undefined symbol: _Py")
     {
-        "a wheel before 2.10 needs its Python's shared library; give its folder in LD_LIBRARY_PATH"
+        "a wheel before 2.12 needs its Python's shared library; give its folder in LD_LIBRARY_PATH"
     } else if why.contains("GLIBC") {
         "this machine is older than that TensorFlow; run it where the wheel was installed"
     } else if why.contains("cannot open shared object file") {

@@ -14,7 +14,6 @@ tf4slurm in `rallypoint.tf4slurm`. None of them is imported here, nor is any fra
 from __future__ import annotations
 
 import os
-from typing import Mapping, Optional, Sequence, Tuple, Union
 
 from . import errors
 from ._rallypoint import (
@@ -32,6 +31,13 @@ from ._rallypoint import hold_port as _hold_port
 from ._rallypoint import resolve as _resolve
 from .errors import RallypointError
 
+# `typing` would take longer to import than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping, Optional, Sequence, Tuple, Union
+
+    Jobs = Union[Mapping[str, int], Sequence[str], str]
+
 __all__ = [
     "HeldPort",
     "Member",
@@ -47,8 +53,6 @@ __all__ = [
     "port_in_use",
     "resolve",
 ]
-
-Jobs = Union[Mapping[str, int], Sequence[str], str]
 
 
 def resolve(
@@ -94,7 +98,7 @@ def split_jobs(jobs: Optional[Jobs]) -> Tuple[Optional[dict[str, int]], Optional
         return None, None
     if isinstance(jobs, str):
         return None, jobs
-    if isinstance(jobs, Mapping):
+    if hasattr(jobs, "items"):
         return {str(role): int(count) for role, count in jobs.items()}, None
     return None, ",".join(jobs)
 

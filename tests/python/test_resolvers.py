@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Callable, Dict, List
 
 import pytest
 
@@ -168,7 +168,9 @@ def test_reserved_ports_need_no_meeting(environ: Callable[[Dict[str, str]], None
             "CUDA_VISIBLE_DEVICES": "0,1",
         }
     )
-    resolver = ClusterResolver({"ps": 1, "worker": 2})
+    told: List[str] = []
+    resolver = ClusterResolver({"ps": 1, "worker": 2}, progress=told.append)
+    assert "n9, this member's own address, is not known here" in told[0]
     assert resolver.cluster_spec().as_dict() == {"ps": ["n9:12005"], "worker": ["n9:12006", "n10:12005"]}
     assert resolver.num_accelerators() == {"GPU": 2} and os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert ClusterResolver({"ps": 1, "worker": 2}, port_base=5000, host_suffix="-ib").cluster_spec().as_dict() == {

@@ -3,7 +3,7 @@
 use crate::errors::Raise;
 use pyo3::prelude::*;
 use rallypoint::address::{Choice, Network};
-use rallypoint::allocation::HostGpus;
+use rallypoint::allocation::{HostGpus, Place};
 use rallypoint::environ::Environ;
 use rallypoint::hostlist::{HostList, Order};
 use rallypoint::scheduler::slurm;
@@ -37,13 +37,63 @@ pub(crate) fn expand_counts(py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
     slurm::expand_counts(text).map_err(|error| error.raise(py))
 }
 
-type Places = Vec<(String, u32)>;
+/// Where Slurm put the ranks of a step, and this task's GPUs.
+#[pyclass(frozen, module = "rallypoint")]
+#[derive(Debug)]
+pub(crate) struct Step {
+    hosts: Vec<String>,
+    /// `None` where the variables do not tell.
+    places: Option<Vec<Place>>,
+    /// The GPUs that this task sees.
+    #[pyo3(get)]
+    gpus: Vec<String>,
+    /// True if they are this task's alone.
+    #[pyo3(get)]
+    bound: bool,
+}
 
-/// Where Slurm put the ranks of a step with these hosts and counts, and this task's GPUs.
+#[pymethods]
+impl Step {
+    /// True if every rank's host is told.
+    #[getter]
+    fn is_placed(&self) -> bool {
+        self.places.is_some()
+    }
+
+    /// How many ranks have a place.
+    #[getter]
+    fn world(&self) -> usize {
+        self.places.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The host of a rank, and its number there.
+    fn place(&self, rank: usize) -> Option<(&str, u32)> {
+        let place = self.places.as_ref()?.get(rank)?;
+        Some((&self.hosts[place.host as usize], place.local_rank))
+    }
+
+    /// Each rank's number on its host.
+    fn local_ranks(&self) -> Vec<u32> {
+        self.places.iter().flatten().map(|place| place.local_rank).collect()
+    }
+
+    /// `host:port` of `count` ranks from `first` on.
+    fn addresses(&self, first: usize, count: usize, port_base: u32) -> Vec<String> {
+        let places = self.places.iter().flatten().skip(first).take(count);
+        let address = |place: &Place| {
+            format!(
+                "{}:{}",
+                self.hosts[place.host as usize],
+                u64::from(port_base) + u64::from(place.local_rank)
+            )
+        };
+        places.map(address).collect()
+    }
+}
+
+/// The step with these hosts and counts, as these variables tell it.
 ///
-/// `(places, gpus, bound)`: a host and a number on it for each rank, or `None` where the variables do not
-/// tell; the GPUs that this task sees; whether they are bound to it alone. With `here`, GPUs that no mask
-/// names are looked for on this machine.
+/// With `here`, GPUs that no mask names are looked for on this machine.
 #[pyfunction]
 pub(crate) fn slurm_step(
     py: Python<'_>,
@@ -52,7 +102,7 @@ pub(crate) fn slurm_step(
     hosts: Vec<String>,
     counts: Vec<u32>,
     here: bool,
-) -> PyResult<(Option<Places>, Vec<String>, bool)> {
+) -> PyResult<Step> {
     let nodes = HostList::fold(&hosts, Order::Kept).map_err(|error| error.raise(py))?.to_string();
     let world: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let counts = counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -79,14 +129,8 @@ pub(crate) fn slurm_step(
         (None, Some(HostGpus::Shared(devices))) => (names(devices), false),
         (None, _) => (Vec::new(), false),
     };
-    let places = allocation
-        .slots
-        .iter()
-        .map(|slot| {
-            slot.place.map(|place| (allocation.hosts[place.host as usize].name.clone(), place.local_rank))
-        })
-        .collect();
-    Ok((places, gpus, bound))
+    let places = allocation.slots.iter().map(|slot| slot.place).collect();
+    Ok(Step { hosts: allocation.hosts.into_iter().map(|host| host.name).collect(), places, gpus, bound })
 }
 
 /// One of this machine's own addresses: of an interface, in a network, or the best for others.

@@ -13,7 +13,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _rallypoint {
     #[pymodule_export]
-    use super::hosts::{expand_counts, expand_hostlist, fold_hostlist, own_address, reachable, slurm_step};
+    use super::hosts::{
+        Step, expand_counts, expand_hostlist, fold_hostlist, own_address, reachable, slurm_step,
+    };
     #[pymodule_export]
     use super::plan::{Member, Plan, Roster, gpu_masks, resolve};
     #[pymodule_export]

@@ -7,13 +7,17 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from .. import Jobs, Plan, Roster, _gpus, split_jobs
+from .. import Plan, Roster, _gpus, split_jobs
 from .._agreed import agreed
+from .._names import tell_if_unknown
 from .._rallypoint import HeldPort, resolve
 from ..errors import AllocationError, MeetingError
 from .base import Resolver
+
+if TYPE_CHECKING:
+    from .. import Jobs
 
 
 def to_stderr(line: str) -> None:
@@ -82,6 +86,7 @@ class ClusterResolver(Resolver):
         is_static = plan.scheduler == "slurm" and meet is None and (plan.ports is not None or port_base is not None)
         if is_static:
             roster = plan.static_roster(port_base, **address)
+            tell_if_unknown(roster, progress)
         else:
             way, job = self._where(plan, meet, job)
             roster, self._held = plan.meet(

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from .. import _gpus, _rallypoint
 from ..errors import AllocationError, HostListError, MissingVariable, PlanError, PortError, RallypointError, RoleError
 from .base import Resolver
-
-Place = Tuple[str, int]
 
 
 def expand_hostlist(hostlist: str) -> List[str]:
@@ -36,8 +34,7 @@ def expand_tasks_per_node(tasks_per_node: str) -> List[int]:
 def get_num_gpus() -> int:
     """How many GPUs this process may see; none is a normal answer."""
     hosts = [socket.gethostname()]
-    _, gpus, _ = _rallypoint.slurm_step(_without_step(_gpus.given_environ()), 0, hosts, [1], True)
-    return len(gpus)
+    return len(_rallypoint.slurm_step(_without_step(_gpus.given_environ()), 0, hosts, [1], True).gpus)
 
 
 class SlurmClusterResolver(Resolver):
@@ -65,29 +62,30 @@ class SlurmClusterResolver(Resolver):
         self._auto_set_gpu = auto_set_gpu
         self.rpc_layer = rpc_layer
         self._task_configuration = self._configuration(tasks_per_node)
-        places, gpus, bound = self._step(given=tasks_per_node is not None, probe=gpus_per_node is None)
+        step = self._step(given=tasks_per_node is not None, probe=gpus_per_node is None)
+        self._local_ranks = step.local_ranks
 
-        num_tasks = len(places)
         wanted = sum(self._jobs.values())
-        if wanted != num_tasks:
-            raise RoleError(f"Requested {wanted} tasks but only {num_tasks} were assigned.")
-        if not 0 <= self._rank < num_tasks:
-            raise AllocationError(f"rank {self._rank} is outside of the step's {num_tasks} tasks")
-        self._share_gpus(places, gpus, bound, gpus_per_node, gpus_per_task)
+        if wanted != step.world:
+            raise RoleError(f"Requested {wanted} tasks but only {step.world} were assigned.")
+        most = max(self._task_configuration.values())
+        place = step.place(self._rank)
+        if place is None:
+            raise AllocationError(f"rank {self._rank} is outside of the step's {step.world} tasks")
+        host, local_rank = place
+        self._share_gpus(step, local_rank, most, gpus_per_node, gpus_per_task)
 
-        ports = [port_base + local_rank for _, local_rank in places]
-        if max(ports) > 65535:
-            raise PortError(f"port {max(ports)} is beyond 65535; hint: lower port_base")
+        if not 0 < port_base <= 65536 - most:
+            raise PortError(f"port {port_base + most - 1} is beyond 65535; hint: lower port_base")
         self._cluster_allocation = {}
         self.task_type = self.task_id = None
         first = 0
         for task_type, count in sorted(self._jobs.items()):
-            ranks = range(first, first + count)
-            self._cluster_allocation[task_type] = [f"{places[rank][0]}:{ports[rank]}" for rank in ranks]
-            if self._rank in ranks:
+            self._cluster_allocation[task_type] = step.addresses(first, count, port_base)
+            if first <= self._rank < first + count:
                 self.task_type, self.task_id = task_type, self._rank - first
             first += count
-        self._held = _hold_own_port(places[self._rank][0], ports[self._rank])
+        self._held = _hold_own_port(host, port_base + local_rank)
 
     def _resolve_own_rank(self) -> int:
         """The rank of this task, from 0 to the number of tasks - 1."""
@@ -140,8 +138,21 @@ class SlurmClusterResolver(Resolver):
             hosts = sorted(given)
         return {host: given[host] for host in hosts}
 
-    def _step(self, given: bool, probe: bool) -> Tuple[List[Place], List[str], bool]:
-        """A host and a number on it for each rank; this task's GPUs; whether they are its alone."""
+    @property
+    def _gpu_allocation(self) -> List[str]:
+        """Every task's mask; of those that Slurm has bound, only this task's own is known."""
+        if self._shared_gpus is None:
+            masks = [""] * len(self._local_ranks())
+            masks[self._rank] = ",".join(self._own_gpus)
+            return masks
+        return [",".join(self._share(number)) for number in self._local_ranks()]
+
+    def _share(self, local_rank: int) -> List[str]:
+        first = local_rank * self._gpus_per_task
+        return (self._shared_gpus or [])[first : first + self._gpus_per_task]
+
+    def _step(self, given: bool, probe: bool) -> _rallypoint.Step:
+        """Where each rank is, and this task's GPUs."""
         hosts, counts = list(self._task_configuration), list(self._task_configuration.values())
         if not counts or sum(counts) < 1 or min(counts) < 0:
             raise AllocationError(f"no tasks in {self._task_configuration}")
@@ -149,41 +160,35 @@ class SlurmClusterResolver(Resolver):
         overridden = any(getattr(type(self), name) is not method for name, method in _EXTENSION_POINTS.items())
         if not overridden:
             try:
-                places, gpus, bound = _rallypoint.slurm_step(environ, self._rank, hosts, counts, probe)
+                step = _rallypoint.slurm_step(environ, self._rank, hosts, counts, probe)
             except AllocationError:
                 if not given:
                     raise
             else:
-                if places is not None:
-                    return places, gpus, bound
+                if step.is_placed:
+                    return step
                 if not given:
                     raise AllocationError(
                         "the step's variables do not tell which host each rank is on; hint: let the members meet, "
                         "with rallypoint.tensorflow.ClusterResolver or `rallypoint run`"
                     )
         # Told by the user or a subclass: one host after the other, and what Slurm says of its layout is not asked.
-        places = [(host, number) for host, count in zip(hosts, counts) for number in range(count)]
-        _, gpus, bound = _rallypoint.slurm_step(_without_step(environ), 0, hosts[:1], [1], probe)
-        return places, gpus, bound
+        return _rallypoint.slurm_step(_without_step(environ), self._rank, hosts, counts, probe)
 
     def _share_gpus(
-        self,
-        places: Sequence[Place],
-        gpus: List[str],
-        bound: bool,
-        per_node: Optional[int],
-        per_task: Optional[int],
+        self, step: _rallypoint.Step, local_rank: int, most: int, per_node: Optional[int], per_task: Optional[int]
     ) -> None:
-        most = max(self._task_configuration.values())
-        if bound:
+        gpus = step.gpus
+        self._shared_gpus: Optional[List[str]] = None
+        if step.bound:
             # Slurm has dealt them out already.
             if per_task is not None and per_task > len(gpus):
-                raise PlanError(f"Requested more GPUs per node than available. This task was bound to {len(gpus)}, not {per_task}.")
+                raise PlanError(
+                    f"Requested more GPUs per node than available. This task was bound to {len(gpus)}, not {per_task}."
+                )
             self._own_gpus = gpus if per_task is None else gpus[:per_task]
             self._gpus_per_task = len(self._own_gpus)
             self._gpus_per_node = per_node if per_node is not None else self._gpus_per_task * most
-            self._gpu_allocation = [""] * len(places)
-            self._gpu_allocation[self._rank] = ",".join(self._own_gpus)
             return
         if per_node is None:
             per_node = len(gpus)
@@ -195,7 +200,6 @@ class SlurmClusterResolver(Resolver):
                 f"Requested more GPUs per node than available. This host has {len(gpus)} ({','.join(gpus)}), "
                 f"not {per_node}."
             )
-        gpus = gpus[:per_node]
         if per_task is None:
             # With fewer GPUs than tasks, the first ones have one each.
             per_task = max(per_node // most, min(per_node, 1))
@@ -204,10 +208,9 @@ class SlurmClusterResolver(Resolver):
                 f"Requested more GPUs per node than available. {most} tasks with {per_task} each need "
                 f"{most * per_task}, and there are {per_node}."
             )
-        shares = [gpus[number * per_task : (number + 1) * per_task] for _, number in places]
         self._gpus_per_node, self._gpus_per_task = per_node, per_task
-        self._own_gpus = shares[self._rank]
-        self._gpu_allocation = [",".join(share) for share in shares]
+        self._shared_gpus = gpus[:per_node]
+        self._own_gpus = self._share(local_rank)
 
 
 # What they are when nobody overrides them.

@@ -9,6 +9,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from .. import Roster, resolve
 from .._agreed import agreed
+from .._names import tell_if_unknown
 from .._rallypoint import HeldPort
 from ..errors import AddressError, AllocationError, MissingVariable
 
@@ -69,6 +70,7 @@ def GetServerDictionary(
     roster: Roster
     if plan.ports is not None and interface is None and meet is None:
         roster = plan.static_roster(host_suffix=host_suffix, host_map=host_map)
+        tell_if_unknown(roster, _to_stderr)
     else:
         roster, held = plan.meet(
             meet or "auto",

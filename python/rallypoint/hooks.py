@@ -89,10 +89,14 @@ class StartBarrierHook(tf.compat.v1.train.SessionRunHook):
         self._waiting, self._next = arrivals.size(), arrivals.dequeue()
         self._is_open, self._open = opened.size(), opened.enqueue(0)
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        # A session that is made anew after a failure does not wait again.
-        if self._passed:
-            return
+    def before_run(self, run_context: Any) -> None:
+        # Before the first step, and after all other hooks have looked where the global step stands: so it is the same
+        # for all workers. A session that is made anew after a failure does not wait again.
+        if not self._passed:
+            self._wait(run_context.session)
+            self._passed = True
+
+    def _wait(self, session: Any) -> None:
         started = time.monotonic()
         told = started
         come: Set[int] = set()
@@ -118,7 +122,6 @@ class StartBarrierHook(tf.compat.v1.train.SessionRunHook):
                 told = now
                 self._progress(f"waiting for all {self._num_workers} workers to start; missing: {who}")
             time.sleep(POLL)
-        self._passed = True
 
 
 def session_config(task_index: int, role: str = "worker", **options: Any) -> Any:

@@ -36,8 +36,9 @@ MEMBER = """
         advance = tf1.assign_add(step, 1)
     members = [hooks.DoneQueueHook(2, 2, index)]
     if extra.get("barrier"):
-        members.insert(0, hooks.StartBarrierHook(2, index, timeout=extra["barrier"]))
-        members.append(tf1.train.StopAtStepHook(num_steps=10))
+        stop = tf1.train.StopAtStepHook(num_steps=10)
+        barrier = hooks.StartBarrierHook(2, index, timeout=extra["barrier"])
+        members += [barrier, stop] if index == 0 else [stop, barrier]
     if index > 0:
         if "late" in extra:
             until = time.monotonic() + 120
@@ -48,14 +49,13 @@ MEMBER = """
         print("session", flush=True)
     config = hooks.session_config(index)
     with tf1.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=members, config=config) as session:
-        first = int(session.run(step))
         for _ in range(extra.get("steps", 1000)):
             if session.should_stop():
                 break
-            session.run(advance)
+            last = int(session.run(advance))
         if extra.get("crash"):
             os._exit(7)
-    print("worker", index, "began at", first, flush=True)
+    print("worker", index, "stops at", stop._last_step if extra.get("barrier") else None, "saw", last, flush=True)
     os._exit(0)
 """
 
@@ -121,9 +121,9 @@ def test_no_worker_begins_before_all_are_there(programs: Programs, tmp_path: Pat
     late.touch()
     outputs = programs.end()
     assert programs.codes == [0, 0, 0, 0], "\n".join(outputs)
-    # Without the barrier the first worker would have made all its steps alone.
-    began = [int(output.split("began at ")[1].split()[0]) for output in outputs[2:]]
-    assert all(first < 10 for first in began), began
+    # Without the barrier the late one would begin where the other has stopped, and go on alone.
+    for index, output in enumerate(outputs[2:]):
+        assert f"worker {index} stops at 10" in output, output
 
 
 def test_a_barrier_that_waits_in_vain_names_the_missing(programs: Programs) -> None:

@@ -32,7 +32,7 @@ MIRRORED = """
     @tf.function
     def total(number):
         def add(own):
-            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, own)
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
         return strategy.run(add, args=(number,))
 
     import os, time

@@ -10,7 +10,7 @@ VENV := build/venv
 # cargo-nextest where it is installed, else cargo's own runner
 TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run --no-fail-fast" || echo "test --no-fail-fast")
 
-.PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor reference bench
+.PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor htcondor-next reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -72,8 +72,12 @@ htcondor: $(BIN) $(VENV)/package
 ifeq ($(TESTBEDS),none)
 	@echo "LEFT OUT: tests/htcondor was not run, since TESTBEDS=none" >&2
 else
-	RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q tests/htcondor
+	RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q -rs tests/htcondor
 endif
+
+# The same with HTCondor of Debian's next release; apart from `test`, since that one changes from day to day
+htcondor-next: $(BIN) $(VENV)/package
+	SUITE=forky RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q -rs tests/htcondor
 
 # A real Slurm of four nodes, fetched privately and started for the tests
 slurm: $(BIN) $(VENV)/package

@@ -5,6 +5,7 @@ mod commands;
 mod company;
 mod config;
 mod exit;
+mod private;
 #[cfg(test)]
 mod reference;
 mod settings;

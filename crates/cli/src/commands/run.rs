@@ -3,6 +3,7 @@
 use crate::args::{EndingArgs, HandOverArg, OutputArgs, RunArgs, Switch, UntilArg};
 use crate::company::Company;
 use crate::exit::{Exit, Failure, report};
+use crate::private::PrivateFolder;
 use crate::settings;
 use crate::talk::{Loudness, Talk};
 use rallypoint::allocation::{Allocation, Scheduler};
@@ -110,10 +111,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         extra,
         withheld: company.taken_variables(),
         requeue: requeue(args, &allocation, &environ)?,
-        private: private.clone(),
+        private: private.path.clone(),
     };
     let exit = guarded(Run { allocation, job, plan, environ, spec }, company, loudness(args));
-    _ = std::fs::remove_dir_all(&private);
+    private.remove();
     exit
 }
 
@@ -229,15 +230,9 @@ fn must_exist(program: &OsStr, path: Option<&str>) -> Result<(), CannotRun> {
     }
 }
 
-fn private_folder(environ: &Environ) -> Result<PathBuf, CannotRun> {
-    use std::os::unix::fs::DirBuilderExt;
+fn private_folder(environ: &Environ) -> Result<PrivateFolder, CannotRun> {
     let folder = PathBuf::from(environ.get_nonempty(var::TMPDIR).unwrap_or("/tmp"));
-    let clock = environ.now.duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-    let path = folder.join(format!("rallypoint-{}-{clock:x}", std::process::id()));
-    match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-        Ok(()) => Ok(path),
-        Err(source) => Err(CannotRun::NoPrivateFolder { folder, source }),
-    }
+    PrivateFolder::new(&folder, environ.now).map_err(|source| CannotRun::NoPrivateFolder { folder, source })
 }
 
 fn port_choice(args: &RunArgs) -> PortChoice {

@@ -14,8 +14,8 @@
 //! > get_job_attr RallypointLeader0         < 9, and UNDEFINED
 //! ```
 //!
-//! Seen with 23.9 and 25.14. `putfile` is left alone: into a folder that cannot be written it cuts the
-//! job off from its submit host. Words of a request are parted by spaces; a space inside one has a `\`.
+//! Seen with 23.9 and 25.14. `putfile` is left alone: after one into a folder that was not there, a job
+//! had lost its submit host. Words of a request are parted by spaces; a space inside one has a `\`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Mapping, Optional, Sequence, Tuple, Union
 
     Jobs = Union[Mapping[str, int], Sequence[str], str]
+    PortRange = Union[Tuple[int, int], Sequence[int], str]
 
 __all__ = [
     "HeldPort",
@@ -103,7 +104,7 @@ def split_jobs(jobs: Optional[Jobs]) -> Tuple[Optional[dict[str, int]], Optional
     return None, ",".join(jobs)
 
 
-def hold_port(range: Optional[Tuple[int, int]] = None, *, port: Optional[int] = None) -> HeldPort:  # noqa: A002
+def hold_port(range: Optional[PortRange] = None, *, port: Optional[int] = None) -> HeldPort:  # noqa: A002
     """Holds a free port until a server takes it over::
 
         with rallypoint.hold_port() as held:
@@ -111,6 +112,13 @@ def hold_port(range: Optional[Tuple[int, int]] = None, *, port: Optional[int] = 
             held.hand_over()  # from here on a server can
             server = tf.distribute.Server({"ps": [f"localhost:{held.port}"]}, job_name="ps", task_index=0)
 
-    `range` is the first and the last port that will do; `port` is the only one that will.
+    `range` has the ports that will do: `(20000, 20999)`, `range(20000, 21000)` or `"20000-20999"`. `port` is the only
+    one that will.
     """
-    return _hold_port(range, port=port)
+    bounds: Optional[Tuple[int, int]] = None
+    if isinstance(range, str):
+        first, dash, last = range.partition("-")
+        bounds = (int(first), int(last if dash else first))
+    elif range:
+        bounds = (range[0], range[-1])
+    return _hold_port(bounds, port=port)

@@ -164,6 +164,18 @@ def test_a_port_is_held_until_a_server_takes_it() -> None:
             rallypoint.hold_port((held.port, held.port))
 
 
+def test_ranges_of_ports() -> None:
+    with rallypoint.hold_port() as one:
+        port = one.port
+        assert int(one) == port and f"{one}" == str(port)
+    for spelled in ((port, port), range(port, port + 1), f"{port}-{port}", str(port), [port]):
+        with rallypoint.hold_port(spelled) as held:
+            assert held.port == port
+    for wrong in ("x", "5-", "20-10", (0, 5)):
+        with pytest.raises(ValueError):
+            rallypoint.hold_port(wrong)
+
+
 def test_own_addresses() -> None:
     assert rallypoint.own_address(network="127.0.0.0/8") == "127.0.0.1"
     assert rallypoint.own_address(interface="lo") == "127.0.0.1"

@@ -60,6 +60,15 @@ impl HeldPort {
         self.release();
     }
 
+    /// The number, wherever Python wants one.
+    fn __index__(&self) -> u16 {
+        self.port
+    }
+
+    fn __str__(&self) -> String {
+        self.port.to_string()
+    }
+
     fn __repr__(&self) -> String {
         format!("<HeldPort {}{}>", self.port, if self.held() { "" } else { ", released" })
     }

@@ -7,9 +7,11 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 const LOCK: &str = "lock";
+/// Younger folders are left alone.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// Exists as long as this value, in this process or in one that was forked from it.
 pub(crate) struct PrivateFolder {
@@ -28,8 +30,7 @@ impl PrivateFolder {
         let lock = File::create_new(&unnamed)?;
         lock.lock()?;
         std::fs::rename(&unnamed, path.join(LOCK))?;
-        let owner = path.metadata()?.uid();
-        sweep(parent, owner);
+        sweep(parent, path.metadata()?.uid(), clock);
         Ok(PrivateFolder { path, _lock: lock })
     }
 
@@ -39,9 +40,14 @@ impl PrivateFolder {
 }
 
 /// Removes this user's folders whose runs are dead. What cannot be removed is left to the next run.
-fn sweep(parent: &Path, owner: u32) {
+fn sweep(parent: &Path, owner: u32, now: u128) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for entry in entries.flatten().filter(|entry| is_ours(&entry.file_name().to_string_lossy())) {
+    for entry in entries.flatten() {
+        // Those that have just begun are not even looked at: the tasks of a whole node may begin together.
+        let is_old = |since: u128| now.saturating_sub(since) > YOUNG.as_nanos();
+        if !began(&entry.file_name().to_string_lossy()).is_some_and(is_old) {
+            continue;
+        }
         let path = entry.path();
         let mine = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == owner);
         if mine && File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok()) {
@@ -50,16 +56,11 @@ fn sweep(parent: &Path, owner: u32) {
     }
 }
 
-/// `rallypoint-PID-CLOCK`
-fn is_ours(name: &str) -> bool {
-    let mut parts = name.split('-');
-    let is = |part: Option<&str>, radix| {
-        part.is_some_and(|part| !part.is_empty() && part.chars().all(|c| c.is_digit(radix)))
-    };
-    parts.next() == Some("rallypoint")
-        && is(parts.next(), 10)
-        && is(parts.next(), 16)
-        && parts.next().is_none()
+/// The clock of `rallypoint-PID-CLOCK`.
+fn began(name: &str) -> Option<u128> {
+    let (pid, clock) = name.strip_prefix("rallypoint-")?.split_once('-')?;
+    pid.parse::<u32>().ok()?;
+    u128::from_str_radix(clock, 16).ok()
 }
 
 #[cfg(test)]
@@ -80,14 +81,18 @@ mod tests {
         let just_made = named("rallypoint-12-ab");
         let somebody_elses = named("rallypoint-notes");
         std::fs::write(somebody_elses.join(LOCK), "").unwrap();
-        let living = PrivateFolder::new(&parent, SystemTime::now()).unwrap();
+        let began = SystemTime::now();
+        let later = |seconds| began + Duration::from_secs(seconds);
+        let living = PrivateFolder::new(&parent, began).unwrap();
         assert!(!dead.exists());
-        let next = PrivateFolder::new(&parent, SystemTime::now()).unwrap();
+        let next = PrivateFolder::new(&parent, later(61)).unwrap();
         assert!(living.path.join(LOCK).exists() && just_made.exists() && somebody_elses.exists());
         // Its process has died: the lock is gone, the folder is not.
         let PrivateFolder { path: died, _lock } = living;
         drop(_lock);
-        PrivateFolder::new(&parent, SystemTime::now()).unwrap().remove();
+        PrivateFolder::new(&parent, later(59)).unwrap().remove();
+        assert!(died.exists(), "too young");
+        PrivateFolder::new(&parent, later(62)).unwrap().remove();
         assert!(!died.exists() && next.path.exists());
         next.remove();
         std::fs::remove_dir_all(&parent).unwrap();

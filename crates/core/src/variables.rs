@@ -117,7 +117,7 @@ variables! {
     TF_NUM_INTEROP_THREADS = "TF_NUM_INTEROP_THREADS", TensorFlow, ReadAndSet, "Ops at a time: the slot's CPUs, but at least 2, unless set.";
 
     OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, ReadAndSet, "Threads of the numeric libraries: the slot's CPUs, unless set; HTCondor sets it so.";
-    TMPDIR = "TMPDIR", Machine, Read, "Where the private folder of a run is made.";
+    TMPDIR = "TMPDIR", Machine, Read, "Where the private folder of a run is made; without it in `/dev/shm`, else in `/tmp`.";
     NO_COLOR = "NO_COLOR", Machine, Read, "If set, prefixes have no colour.";
     VIRTUAL_ENV = "VIRTUAL_ENV", Machine, Read, "The active virtual environment, where `doctor` and `serve` look for TensorFlow.";
     CONDA_PREFIX = "CONDA_PREFIX", Machine, Read, "Conda's active environment, where `serve` looks for TensorFlow.";

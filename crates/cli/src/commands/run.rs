@@ -230,9 +230,17 @@ fn must_exist(program: &OsStr, path: Option<&str>) -> Result<(), CannotRun> {
     }
 }
 
+/// In TMPDIR, or in memory: 64 agents that begin at once keep a disk busy with their small files.
 fn private_folder(environ: &Environ) -> Result<PrivateFolder, CannotRun> {
-    let folder = PathBuf::from(environ.get_nonempty(var::TMPDIR).unwrap_or("/tmp"));
-    PrivateFolder::new(&folder, environ.now).map_err(|source| CannotRun::NoPrivateFolder { folder, source })
+    let make = |folder: &str| {
+        let folder = PathBuf::from(folder);
+        PrivateFolder::new(&folder, environ.now)
+            .map_err(|source| CannotRun::NoPrivateFolder { folder, source })
+    };
+    match environ.get_nonempty(var::TMPDIR) {
+        Some(folder) => make(folder),
+        None => make("/dev/shm").or_else(|_| make("/tmp")),
+    }
 }
 
 fn port_choice(args: &RunArgs) -> PortChoice {

@@ -212,6 +212,11 @@ impl WayToMeet for Pmi {
         self.rank == 0
     }
 
+    /// Looking is one read that does not block, and all tasks of a step come within a moment.
+    fn longest_pause(&self) -> Duration {
+        Duration::from_millis(15)
+    }
+
     fn awaited(&self) -> String {
         format!(
             "all {} tasks of the step to come to PMI's fence, which does not tell who is missing",

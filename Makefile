@@ -91,9 +91,10 @@ endif
 reference:
 	UPDATE_REFERENCE=1 $(CARGO) test -q -p rallypoint-cli reference
 
-bench: $(BIN) $(VENV)/ready
+bench: $(BIN) $(VENV)/package
 	$(CARGO) bench -p rallypoint
 	sh benchmarks/command.sh $(BIN)
 	sh benchmarks/launch.sh $(BIN)
 	[ "$(TESTBEDS)" = none ] || benchmarks/slurm.sh $(BIN)
 	$(VENV)/bin/python benchmarks/serve.py $(BIN)
+	$(VENV)/bin/python benchmarks/resolver.py

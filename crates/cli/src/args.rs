@@ -9,6 +9,8 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "rallypoint", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:
+  rallypoint run --ps 1 --workers 2 -- python train.py        a whole cluster on this machine
+  rallypoint submit slurm -N 2 --ntasks-per-node 4 --ps 1 -- python train.py
   rallypoint plan --ps 1                          who would do what, here
   rallypoint plan --nodes 'n[01-04]' --tasks-per-node 4 --gpus-per-node 4
   eval \"$(rallypoint env --ps 1)\"                 this member's variables, in a task of srun

@@ -234,8 +234,10 @@ def test_a_listener_that_is_interrupted_ends_it(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_the_wait(tmp_path: Path, programs: Programs) -> None:
+    # What starts the tests may ignore Ctrl-C, as shells do for what they start in the background.
     script = """
-        import sys, rallypoint
+        import signal, sys, rallypoint
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             rallypoint.resolve({"worker": 2}, on="local").meet(sys.argv[1], say=lambda line: print(line, flush=True))
         except KeyboardInterrupt:

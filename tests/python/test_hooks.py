@@ -136,9 +136,9 @@ def test_a_barrier_that_waits_in_vain_names_the_missing(programs: Programs) -> N
 
 
 def test_the_queues_of_tf4slurm(programs: Programs) -> None:
-    """The code of the old example, on today's TensorFlow."""
+    """The code of the old example, on today's TensorFlow, with a parameter server that comes last to its queue."""
     script = """
-        import os, sys
+        import os, sys, time
         import tensorflow as tf
         from rallypoint.tf4slurm import DistributedTFQueueHook as QueueHook
         from rallypoint.tensorflow import LocalClusterResolver
@@ -148,6 +148,9 @@ def test_the_queues_of_tf4slurm(programs: Programs) -> None:
         resolver = LocalClusterResolver({"ps": 2, "worker": 1}, rank=int(sys.argv[1]), meet="meet")
         server = resolver.start_server()
         if resolver.task_type == "ps":
+            while resolver.task_id == 1 and not os.path.exists("trained"):
+                time.sleep(0.1)
+            time.sleep(resolver.task_id)
             queue = QueueHook.create_done_queue(resolver.task_id, 1)
             with tf1.Session(server.target) as session:
                 session.run(queue.dequeue())
@@ -160,7 +163,8 @@ def test_the_queues_of_tf4slurm(programs: Programs) -> None:
         stop = tf1.train.StopAtStepHook(last_step=3)
         with tf1.train.MonitoredTrainingSession(server.target, is_chief=True, hooks=[stop, hook]) as session:
             while not session.should_stop():
-                session.run(advance)
+                if session.run(advance) == 3:
+                    open("trained", "w").close()
         os._exit(0)
     """
     for rank in range(3):

@@ -18,7 +18,7 @@ v1 = tf.compat.v1
 LISTEN_LIMIT = 60.0
 
 
-class _DoneQueue(v1.FIFOQueue):  # type: ignore[misc]
+class _DoneQueue(tf.compat.v1.FIFOQueue):
     """A queue that tells when its parameter server has begun to ask it."""
 
     def __init__(self, ps: int, workers: int) -> None:

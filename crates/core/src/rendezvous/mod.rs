@@ -15,6 +15,7 @@ pub mod job_ad;
 mod join;
 pub mod key;
 pub mod launched;
+mod lines;
 pub mod message;
 mod place;
 pub mod pmi;
@@ -22,12 +23,13 @@ mod settle;
 pub mod wire;
 
 pub use exchange::{Exchanged, exchange};
-pub use gather::{Gathered, Incoming, Leader, Met, Progress, Remote};
+pub use gather::{Gathered, Leader, Met, Progress};
 pub(crate) use introduction::folded_roles;
 pub use introduction::{Introduction, Meeting};
 use join::Answer;
 pub use join::Link;
 pub use key::Key;
+pub use lines::{Incoming, Remote};
 pub use place::{Place, PlaceError, PlaceRequest, place};
 pub use settle::{SettleError, settle};
 

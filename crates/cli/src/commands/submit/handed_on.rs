@@ -1,6 +1,6 @@
 //! The options of `run` that `submit` takes too, handed on as they were typed.
 
-use crate::args::HandedOnArgs;
+use crate::args::JobArgs;
 use crate::exit::Failure;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, Command};
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 /// `--ps 1 --grace 60s`: what was typed, and nothing else.
 pub(super) fn options(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
-    let command = HandedOnArgs::augment_args(Command::new("run"));
+    let command = JobArgs::augment_args(Command::new("run"));
     for argument in command.get_arguments() {
         let id = argument.get_id().as_str();
         let Some(long) = argument.get_long() else { continue };

@@ -1,12 +1,14 @@
 //! `rallypoint submit htcondor`
 
-use super::{script_of, work};
+use super::hand_in::{NotHandedIn, hand_in};
+use super::{job_name, say, script_of, work};
 use crate::args::{SubmitHtcondorArgs, UniverseArg};
 use crate::commands::print;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::settings;
 use clap::ArgMatches;
+use rallypoint::allocation::Scheduler;
 use rallypoint::environ::Environ;
 use rallypoint::outcome::name;
 use rallypoint::plan::{JobSpec, Plan};
@@ -15,9 +17,8 @@ use rallypoint::scheduler::local;
 use rallypoint::submit::Work;
 use rallypoint::submit::htcondor::{Request, Universe, description};
 use rallypoint::submit::user_log::{Change, State, UserLog};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -38,14 +39,6 @@ enum CannotSubmit {
     NoInput { file: PathBuf },
     #[error("--logs {}: {source}", folder.display())]
     NoLogs { folder: PathBuf, source: std::io::Error },
-    #[error(
-        "condor_submit cannot be started: {source}; hint: submit from a machine that has HTCondor's commands, or look at it with --dry-run"
-    )]
-    NoHtCondor { source: std::io::Error },
-    #[error("condor_submit refuses the job: {reason}")]
-    Refused { reason: String },
-    #[error("condor_submit did not answer with a cluster id but {answer:?}")]
-    NoId { answer: String },
     #[error("{log} cannot be read: {source}; hint: condor_q tells how cluster {cluster} is")]
     NoLog { log: String, cluster: String, source: std::io::Error },
 }
@@ -111,7 +104,11 @@ fn request(args: &SubmitHtcondorArgs, plan: &Plan, mut work: Work) -> Result<(Re
         },
         roles: roles(plan),
         members: plan.world(),
-        name: asked.batch_name.clone().unwrap_or_else(|| job_name(&args.job.command)),
+        name: asked
+            .batch_name
+            .clone()
+            .or_else(|| job_name(&args.job.command))
+            .unwrap_or_else(|| "job".to_owned()),
         logs: asked.logs.clone().unwrap_or_default(),
         resources: resources.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
         gpus: asked.request_gpus,
@@ -170,41 +167,11 @@ fn roles(plan: &Plan) -> String {
     words.join(", ")
 }
 
-/// The script's name says more than its interpreter's.
-fn job_name(command: &[std::ffi::OsString]) -> String {
-    let stem = |word: &std::ffi::OsString| Some(Path::new(word).file_stem()?.to_string_lossy().into_owned());
-    let script = command.iter().find(|word| word.to_string_lossy().ends_with(".py"));
-    script.or(command.first()).and_then(stem).unwrap_or_else(|| "job".to_owned())
-}
-
-/// Gives the description to `condor_submit` through its standard input; the cluster's id.
-fn submit(description: &str) -> Result<String, Failure> {
-    let mut program = Command::new("condor_submit")
-        .args(["-terse", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|source| CannotSubmit::NoHtCondor { source })?;
-    if let Some(mut stdin) = program.stdin.take() {
-        // If it does not want to read, it says why.
-        _ = stdin.write_all(description.as_bytes());
-    }
-    let Output { status, stdout, stderr } = program.wait_with_output()?;
-    let talk = String::from_utf8_lossy(&stderr).trim().to_owned();
-    if !status.success() {
-        return Err(CannotSubmit::Refused { reason: talk }.into());
-    }
-    if !talk.is_empty() {
-        say(&talk);
-    }
-    // `12.0 - 12.2`
-    let answer = String::from_utf8_lossy(&stdout).trim().to_owned();
-    let id = answer.lines().last().and_then(|line| line.split('.').next()).unwrap_or_default().to_owned();
-    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(CannotSubmit::NoId { answer }.into());
-    }
-    Ok(id)
+/// The cluster's id: condor_submit answers with `12.0 - 12.2`.
+fn submit(description: &str) -> Result<String, NotHandedIn> {
+    hand_in(Scheduler::HtCondor, "condor_submit", &["-terse", "-"], description, |answer| {
+        answer.lines().last()?.split('.').next()
+    })
 }
 
 /// Tells what happens to each member, until all have ended. Ctrl-C leaves the job running.
@@ -285,8 +252,4 @@ fn summary(log: &UserLog, who: &dyn Fn(u32) -> String) -> String {
     let landed = count(|state| matches!(state, State::Running(_) | State::Disconnected));
     let ended = count(|state| matches!(state, State::Ended(_) | State::Removed));
     format!("{landed} landed, {ended} ended, {} not on a host{named}", idle.len())
-}
-
-fn say(line: &str) {
-    _ = writeln!(std::io::stderr(), "rallypoint: {line}");
 }

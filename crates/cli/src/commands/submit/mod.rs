@@ -1,5 +1,6 @@
 //! `rallypoint submit`: a job script from what one would type, submitted. One file a scheduler.
 
+mod hand_in;
 mod handed_on;
 mod htcondor;
 mod slurm;
@@ -10,6 +11,8 @@ use crate::exit::{Exit, Failure};
 use clap::ArgMatches;
 use rallypoint::machine::{find_on_path, is_executable};
 use rallypoint::submit::Work;
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -77,6 +80,16 @@ fn work(args: &SubmitJobArgs, matches: &ArgMatches, config: &Config) -> Result<W
 
 fn text(shown: &str, text: Option<&str>) -> Result<String, CannotSubmit> {
     text.map(str::to_owned).ok_or_else(|| CannotSubmit::NotText { argument: shown.to_owned() })
+}
+
+/// The script's name says more than its interpreter's.
+fn job_name(command: &[OsString]) -> Option<String> {
+    let script = command.iter().find(|word| word.to_string_lossy().ends_with(".py"));
+    Some(Path::new(script.or(command.first())?).file_stem()?.to_string_lossy().into_owned())
+}
+
+fn say(line: &str) {
+    _ = writeln!(std::io::stderr(), "rallypoint: {line}");
 }
 
 /// The file that an interpreter is to run: `train.py` of `python -u train.py`.

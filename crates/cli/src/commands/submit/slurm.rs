@@ -1,19 +1,20 @@
 //! `rallypoint submit slurm`
 
-use super::work;
+use super::hand_in::{NotHandedIn, hand_in};
+use super::{job_name, say, work};
 use crate::args::SubmitSlurmArgs;
 use crate::commands::print;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::settings;
 use clap::ArgMatches;
+use rallypoint::allocation::Scheduler;
 use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::scheduler::hypothetical::{self, Hypothesis};
 use rallypoint::submit::shell_words;
 use rallypoint::submit::slurm::{JobStatus, Request, script};
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -28,14 +29,8 @@ enum CannotSubmit {
     OpenQuote { text: String },
     #[error("--sbatch {text:?}: expected options of sbatch; hint: --sbatch=\"--qos=shared\"")]
     NoOption { text: String },
-    #[error(
-        "{program} cannot be started: {source}; hint: submit from a machine that has Slurm's commands, or look at it with --dry-run"
-    )]
-    NoSlurm { program: &'static str, source: std::io::Error },
-    #[error("sbatch refuses the job: {reason}")]
-    Refused { reason: String },
-    #[error("sbatch did not answer with a job id but {answer:?}")]
-    NoId { answer: String },
+    #[error("scontrol cannot be started: {source}; hint: job {job} goes on without; squeue tells how it is")]
+    NoScontrol { job: String, source: std::io::Error },
     #[error("Slurm does not tell how job {job} is: {reason}")]
     Unknown { job: String, reason: String },
 }
@@ -54,13 +49,7 @@ pub(super) fn run(args: &SubmitSlurmArgs, matches: &ArgMatches, config: &Config)
 
 fn request(args: &SubmitSlurmArgs) -> Result<Request, Failure> {
     let asked = &args.resources;
-    let name = asked.job_name.clone().or_else(|| {
-        let named =
-            |word: &std::ffi::OsString| Some(Path::new(word).file_stem()?.to_string_lossy().into_owned());
-        // The script's name says more than its interpreter's.
-        let script = args.job.command.iter().find(|word| word.to_string_lossy().ends_with(".py"));
-        script.or(args.job.command.first()).and_then(named)
-    });
+    let name = asked.job_name.clone().or_else(|| job_name(&args.job.command));
     let number = |number: Option<u32>| number.map(|number| number.to_string());
     let options = [
         ("job-name", name),
@@ -119,34 +108,9 @@ fn says_how_many(options: &str) -> bool {
         || options.contains(':')
 }
 
-/// Gives the script to `sbatch` through its standard input; the job's id.
-fn submit(script: &str) -> Result<String, Failure> {
-    let mut sbatch = Command::new("sbatch")
-        .arg("--parsable")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|source| CannotSubmit::NoSlurm { program: "sbatch", source })?;
-    if let Some(mut stdin) = sbatch.stdin.take() {
-        // If it does not want to read, it says why.
-        _ = stdin.write_all(script.as_bytes());
-    }
-    let Output { status, stdout, stderr } = sbatch.wait_with_output()?;
-    let talk = String::from_utf8_lossy(&stderr).trim().to_owned();
-    if !status.success() {
-        return Err(CannotSubmit::Refused { reason: talk }.into());
-    }
-    if !talk.is_empty() {
-        say(&talk);
-    }
-    // `17`, or `17;cluster`.
-    let answer = String::from_utf8_lossy(&stdout).trim().to_owned();
-    let id = answer.split(';').next().unwrap_or_default().to_owned();
-    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(CannotSubmit::NoId { answer }.into());
-    }
-    Ok(id)
+/// The job's id: sbatch answers with `17`, or `17;cluster`.
+fn submit(script: &str) -> Result<String, NotHandedIn> {
+    hand_in(Scheduler::Slurm, "sbatch", &["--parsable"], script, |answer| answer.split(';').next())
 }
 
 /// Tells the job's state when it changes, and what it writes, until it is over. Ctrl-C leaves it running.
@@ -192,7 +156,7 @@ fn ask(job: &str) -> Result<Vec<JobStatus>, Failure> {
         .args(["--oneliner", "show", "job", job])
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| CannotSubmit::NoSlurm { program: "scontrol", source })?;
+        .map_err(|source| CannotSubmit::NoScontrol { job: job.to_owned(), source })?;
     let text = String::from_utf8_lossy(&answer.stdout);
     let statuses: Vec<JobStatus> = text.lines().filter_map(JobStatus::parse).collect();
     match statuses.is_empty() {
@@ -239,8 +203,4 @@ impl Log {
         stdout.flush()?;
         Ok(())
     }
-}
-
-fn say(line: &str) {
-    _ = writeln!(std::io::stderr(), "rallypoint: {line}");
 }

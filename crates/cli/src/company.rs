@@ -24,7 +24,7 @@ impl Company {
         allocation: &Allocation,
         plan: &Plan,
     ) -> Result<Company, Failure> {
-        let given = &args.meet;
+        let given = &args.job.meet;
         let request = PlaceRequest {
             meet: given.meet.clone(),
             rank: given.rank,

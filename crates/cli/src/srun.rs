@@ -33,8 +33,8 @@ impl Srun {
     pub(crate) fn new(args: &RunArgs, environ: &Environ) -> Result<Srun, Failure> {
         let srun = find_on_path("srun", environ.get(var::PATH)).ok_or(CannotLaunch::NoSrun)?;
         let mut command = vec![srun.into_os_string()];
-        command.extend(options(environ, args.ending.grace).into_iter().map(OsString::from));
-        for text in &args.srun_args {
+        command.extend(options(environ, args.job.ending.grace).into_iter().map(OsString::from));
+        for text in &args.job.srun_args {
             let words = shell_words(text).ok_or_else(|| CannotLaunch::OpenQuote { text: text.clone() })?;
             command.extend(words.into_iter().map(OsString::from));
         }

@@ -45,7 +45,7 @@ enum CannotRun {
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let environ = with_deadline(Environ::here(), args);
-    let mut job = settings::job_spec(&args.roles, &args.gpus)?;
+    let mut job = settings::job_spec(&args.job.roles, &args.gpus)?;
     let mut ports = port_choice(args);
     let mut extra = Vec::new();
     let mut index = None;
@@ -69,12 +69,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let allocation = scheduler::allocation(&environ, on, &job.roles)?;
     let mut plan = match Plan::new(allocation.clone(), &job) {
         // How many tasks the step will have is up to --srun-args; its tasks will know, and say so.
-        Err(_) if allocation.me.is_none() && !args.srun_args.is_empty() => {
+        Err(_) if allocation.me.is_none() && !args.job.srun_args.is_empty() => {
             Plan::new(allocation.clone(), &JobSpec::default())?
         }
         plan => plan?,
     };
-    if allocation.me.is_none() && !args.srun_args.is_empty() {
+    if allocation.me.is_none() && !args.job.srun_args.is_empty() {
         // They may lay out the tasks otherwise, too.
         plan.members.iter_mut().for_each(|member| member.place = None);
     }
@@ -91,22 +91,22 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     must_exist(&args.command[0], environ.get(var::PATH))?;
     let company = Company::find(args, &environ, &allocation, &plan)?;
-    let addressing = settings::addressing(&args.addresses)?;
-    let rules = rules(&args.ending)?;
+    let addressing = settings::addressing(&args.job.addresses)?;
+    let rules = rules(&args.job.ending)?;
     let served = super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ, &company)?;
     let private = private_folder(&environ)?;
     let spec = RunSpec {
         command: args.command.clone(),
         served,
         rules,
-        grace: args.ending.grace,
-        framework: settings::framework(args.framework),
+        grace: args.job.ending.grace,
+        framework: settings::framework(args.job.framework),
         ports,
-        hand_over: hand_over(args.ports.hand_over),
-        style: style(&args.output, &environ),
-        log_dir: args.output.log_dir.clone(),
-        events: args.output.events.clone(),
-        threads: args.threads == Switch::On,
+        hand_over: hand_over(args.job.ports.hand_over),
+        style: style(&args.job.output, &environ),
+        log_dir: args.job.output.log_dir.clone(),
+        events: args.job.output.events.clone(),
+        threads: args.job.threads == Switch::On,
         addressing,
         extra,
         withheld: company.taken_variables(),
@@ -133,7 +133,7 @@ fn with_deadline(environ: Environ, args: &RunArgs) -> Environ {
 
 /// How `--requeue-on` asks; a launched task leaves that to its launcher.
 fn requeue(args: &RunArgs, allocation: &Allocation, environ: &Environ) -> Result<Option<Requeue>, CannotRun> {
-    if args.ending.requeue_on.is_none() || args.launched {
+    if args.job.ending.requeue_on.is_none() || args.launched {
         return Ok(None);
     }
     let (Scheduler::Slurm, Some(job)) = (allocation.scheduler, allocation.job.clone()) else {
@@ -181,7 +181,7 @@ fn agent(run: Run, company: Company, pipe: OwnedFd, loudness: Loudness) -> u8 {
 }
 
 fn loudness(args: &RunArgs) -> Loudness {
-    match (args.launched, args.output.quiet) {
+    match (args.launched, args.job.output.quiet) {
         (true, _) => Loudness::OwnFailures,
         (false, true) => Loudness::Failures,
         (false, false) => Loudness::Everything,
@@ -244,7 +244,7 @@ fn private_folder(environ: &Environ) -> Result<PrivateFolder, CannotRun> {
 }
 
 fn port_choice(args: &RunArgs) -> PortChoice {
-    match (args.ports.port_base, args.ports.port_range) {
+    match (args.job.ports.port_base, args.job.ports.port_range) {
         (Some(base), _) => PortChoice::Base(base),
         (None, Some((lo, hi))) => PortChoice::Range(lo..=hi),
         (None, None) => PortChoice::Any,

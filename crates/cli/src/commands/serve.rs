@@ -109,10 +109,10 @@ pub(super) fn served(
     environ: &Environ,
     company: &Company,
 ) -> Result<Option<Served>, Failure> {
-    let Some(roles) = &args.serve.serve else { return Ok(None) };
+    let Some(roles) = &args.job.serve.serve else { return Ok(None) };
     let in_a_step = matches!(company, Company::Step(..));
     // How many members there will be is up to srun then; they know, and say what is wrong.
-    if in_a_step && !args.srun_args.is_empty() {
+    if in_a_step && !args.job.srun_args.is_empty() {
         return Ok(None);
     }
     let roles = roles.split(',').map(|role| role.trim().parse()).collect::<Result<_, RoleError>>()?;
@@ -124,18 +124,18 @@ pub(super) fn served(
             all.map(|role| role.parse()).collect::<Result<Vec<Role>, RoleError>>()?
         }
     };
-    can_be_served(&roles, &members, rules, settings::framework(args.framework))?;
-    let own = match (plan.members.as_slice(), args.meet.rank.or(plan.me)) {
+    can_be_served(&roles, &members, rules, settings::framework(args.job.framework))?;
+    let own = match (plan.members.as_slice(), args.job.meet.rank.or(plan.me)) {
         ([only], _) => Some(only),
         (members, rank) => rank.and_then(|rank| members.get(rank as usize)),
     };
     if in_a_step || own.is_some_and(|member| !roles.contains(&member.role)) {
         return Ok(None);
     }
-    let found = find(args.serve.tensorflow.as_deref(), &args.command, environ)?;
+    let found = find(args.job.serve.tensorflow.as_deref(), &args.command, environ)?;
     let mut command = vec![std::env::current_exe()?.into_os_string(), "serve".into()];
     command.extend(["--tensorflow".into(), found.folder.into_os_string()]);
-    if let Some(file) = &args.serve.serve_config {
+    if let Some(file) = &args.job.serve.serve_config {
         // What is wrong with it is said once, before anything starts.
         let config = Some((file.display().to_string(), read(file)?));
         Options { config, ..Options::default() }.config_proto()?;

@@ -10,6 +10,9 @@ VENV := build/venv
 # cargo-nextest where it is installed, else cargo's own runner
 TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run --no-fail-fast" || echo "test --no-fail-fast")
 
+# Tests that need namespaces, and so root
+ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
+
 .PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor htcondor-next reference bench
 build: $(BIN)
 
@@ -42,6 +45,9 @@ sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
 test: fmt lint unit python tensorflow slurm htcondor
+ifneq ($(ROOTLESS),)
+	@echo "LEFT OUT: tests that need namespaces were not run, since this is not root" >&2
+endif
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -72,19 +78,19 @@ htcondor: $(BIN) $(VENV)/package
 ifeq ($(TESTBEDS),none)
 	@echo "LEFT OUT: tests/htcondor was not run, since TESTBEDS=none" >&2
 else
-	RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q -rs tests/htcondor
+	RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q $(ROOTLESS) tests/htcondor
 endif
 
 # The same with HTCondor of Debian's next release; apart from `test`, since that one changes from day to day
 htcondor-next: $(BIN) $(VENV)/package
-	SUITE=forky RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q -rs tests/htcondor
+	SUITE=forky RALLYPOINT=$(abspath $(BIN)) testbed/htcondor/with $(VENV)/bin/python -m pytest -q $(ROOTLESS) tests/htcondor
 
 # A real Slurm of four nodes, fetched privately and started for the tests
 slurm: $(BIN) $(VENV)/package
 ifeq ($(TESTBEDS),none)
 	@echo "LEFT OUT: tests/slurm was not run, since TESTBEDS=none" >&2
 else
-	RALLYPOINT=$(abspath $(BIN)) testbed/slurm/with $(VENV)/bin/python -m pytest -q tests/slurm
+	RALLYPOINT=$(abspath $(BIN)) testbed/slurm/with $(VENV)/bin/python -m pytest -q $(ROOTLESS) tests/slurm
 endif
 
 # docs/reference, from the code

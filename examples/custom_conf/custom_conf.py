@@ -14,7 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, at the import
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where digits_worker is
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where digits_member is
 
 
 def main() -> None:
@@ -34,26 +34,12 @@ def main() -> None:
     # Not above: TensorFlow takes seconds, and a slip of the pen should be told at once.
     import tensorflow as tf
 
-    from rallypoint import RallypointError
-    from rallypoint.hooks import serve_until_done
+    import digits_member
 
     me = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    cluster, index = me.cluster_spec(), me.task_id
-    server = tf.distribute.Server(cluster, job_name=me.task_type, task_index=index)
-    if me.task_type == "ps":
-        print("serving", flush=True)
-        try:
-            serve_until_done(server, cluster, index)
-        except RallypointError as error:  # workers have died, or there are none
-            sys.exit(f"error: {error}")
-        print("all workers are done", flush=True)
-        return
-
-    import digits_worker  # not above: a ps has no need of it
-
-    reached = digits_worker.learn(server, cluster, index, options.steps)
-    if reached < options.target:
-        sys.exit(f"accuracy {reached:.3f} is below the target, {options.target}")
+    cluster = me.cluster_spec()
+    server = tf.distribute.Server(cluster, job_name=me.task_type, task_index=me.task_id)
+    digits_member.take_part(server, cluster, me.task_type, me.task_id, options.steps, options.target)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, at the import
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where digits_worker is
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where digits_member is
 
 
 def main() -> None:
@@ -36,8 +36,7 @@ def main() -> None:
         parser.error("give MEMBERS and INDEX, or start it with `rallypoint run`")
 
     # Not above: TensorFlow takes seconds, and a slip of the pen should be told at once.
-    from rallypoint import RallypointError
-    from rallypoint.hooks import serve_until_done
+    import digits_member
     from rallypoint.tensorflow import ClusterResolver, LocalClusterResolver
 
     if by_hand:
@@ -45,22 +44,9 @@ def main() -> None:
         resolver = LocalClusterResolver(jobs, rank=options.index)  # waits until all have come
     else:
         resolver = ClusterResolver()  # what `rallypoint run` has agreed on
-    cluster, index = resolver.cluster_spec(), resolver.task_id
     server = resolver.start_server()
-    if resolver.task_type == "ps":
-        print("serving", flush=True)
-        try:
-            serve_until_done(server, cluster, index)
-        except RallypointError as error:  # workers have died, or there are none
-            sys.exit(f"error: {error}")
-        print("all workers are done", flush=True)
-        return
-
-    import digits_worker  # not above: a ps has no need of it
-
-    reached = digits_worker.learn(server, cluster, index, options.steps)
-    if reached < options.target:
-        sys.exit(f"accuracy {reached:.3f} is below the target, {options.target}")
+    role, index = resolver.get_task_info()
+    digits_member.take_part(server, resolver.cluster_spec(), role, index, options.steps, options.target)
 
 
 if __name__ == "__main__":

@@ -3,25 +3,16 @@
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from waiting import LIMIT, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTBED = ROOT / "testbed/htcondor"
 RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
 # Inside a job, a path through a link may not exist.
 PYTHON = str(ROOT / "build/venv/bin/python")
-# No wait in these tests should come near it; it only ends one that hangs.
-LIMIT = 90.0
-
-
-def wait_for(what: str, found: Callable[[], object], limit: float = LIMIT) -> None:
-    until = time.monotonic() + limit
-    while not found():
-        assert time.monotonic() < until, f"waited {limit:.0f} s for {what}"
-        time.sleep(0.1)
 
 
 @dataclass
@@ -76,18 +67,15 @@ class Cluster:
 
     def wait(self, procs: int, limit: float = LIMIT) -> dict[int, int]:
         """Until so many procs have ended; their exit codes."""
-        try:
-            wait_for(f"the end of {procs} procs", lambda: len(self.codes()) >= procs, limit)
-        except AssertionError as error:
-            queue = self.pool.run("condor_q", "-af:j", "JobStatus", "HoldReason", "JobRunCount").stdout
-            raise AssertionError(f"{error}\n{queue}\n{self.text()}\n{self.log()}") from None
+        wait_for(f"the end of {procs} procs", lambda: len(self.codes()) >= procs, limit, self.everything)
         return self.codes()
 
     def says(self, text: str, *, only: str = "*", limit: float = LIMIT) -> None:
-        try:
-            wait_for(f"{text!r}", lambda: text in self.text(only=only), limit)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.text()}\n{self.log()}") from None
+        wait_for(f"{text!r}", lambda: text in self.text(only=only), limit, self.everything)
+
+    def everything(self) -> str:
+        queue = self.pool.run("condor_q", "-af:j", "JobStatus", "HoldReason", "JobRunCount").stdout
+        return f"{queue}\n{self.text()}\n{self.log()}"
 
     def act(self, tool: str, proc: int | None = None, *options: str) -> None:
         self.pool.run(tool, *options, str(self.id) if proc is None else f"{self.id}.{proc}")

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from pool import Cluster, Pool, description, wait_for
+from pool import Cluster, Pool, description
+from waiting import wait_for
 
 RANK = "echo attempt $RALLYPOINT_ATTEMPT rank $RALLYPOINT_RANK"
 # Runs until it is asked to end in attempt 0, and is done at once in any other. What asks it is what asks its child.

@@ -3,27 +3,15 @@
 from pathlib import Path
 
 import pytest
+from mirrored import SUM
 from pool import PYTHON, RALLYPOINT, Pool, description
 
-# Every worker adds its own number; all must see the sum.
-SCRIPT = """
-import os, time
-import tensorflow as tf
+SCRIPT = f"""
 from rallypoint._rallypoint import reachable
 from rallypoint.tensorflow import HTCondorClusterResolver
 
 resolver = HTCondorClusterResolver(timeout=80)
-options = tf.distribute.experimental.CommunicationOptions(
-    implementation=tf.distribute.experimental.CommunicationImplementation.RING)
-strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, communication_options=options)
-
-@tf.function
-def total(number):
-    def add(own):
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
-    return strategy.run(add, args=(number,))
-
-number = float(total(tf.constant(resolver.task_id + 1.0)))
+{SUM}
 print(resolver.task_type, resolver.task_id, "sees", number, flush=True)
 # Worker 0 hosts the others' coordination and has to leave last.
 other = resolver.cluster_spec().task_address("worker", 1)

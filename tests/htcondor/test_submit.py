@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pool import PYTHON, RALLYPOINT, ROOT, Pool, wait_for
+from pool import PYTHON, RALLYPOINT, ROOT, Pool
+from waiting import wait_for
 
 # Ten CPUs of a host's 24: three members need two hosts.
 RESOURCES = ("--request-cpus", "10", "--request-memory", "1500", "--requirements", 'Machine != "ex3.lab"')

@@ -15,35 +15,23 @@ from rallypoint import errors
 from rallypoint.tensorflow import ClusterResolver, HTCondorClusterResolver, LocalClusterResolver
 
 from conftest import LIMIT, ROOT, Programs
+from mirrored import SUM
 
 RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
 
-# Every worker adds its own number; all must see the sum.
-MIRRORED = """
-    import sys
-    import tensorflow as tf
-    import rallypoint.tensorflow as resolvers
+MIRRORED = f"""
+import sys
+import rallypoint.tensorflow as resolvers
 
-    resolver = {resolver}
-    options = tf.distribute.experimental.CommunicationOptions(
-        implementation=tf.distribute.experimental.CommunicationImplementation.RING)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, communication_options=options)
-
-    @tf.function
-    def total(number):
-        def add(own):
-            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
-        return strategy.run(add, args=(number,))
-
-    import os, time
-    number = float(total(tf.constant(resolver.task_id + 1.0)))
-    print(resolver.task_type, resolver.task_id, number, resolver.num_accelerators(), flush=True)
-    # Worker 0 hosts the others' coordination and has to leave last.
-    until = time.monotonic() + 60
-    while resolver.task_id == 0 and not os.path.exists("gone-1") and time.monotonic() < until:
-        time.sleep(0.05)
-    open(f"gone-{{resolver.task_id}}", "w").close()
-    os._exit(0)
+resolver = {{resolver}}
+{SUM}
+print(resolver.task_type, resolver.task_id, number, resolver.num_accelerators(), flush=True)
+# Worker 0 hosts the others' coordination and has to leave last.
+until = time.monotonic() + 60
+while resolver.task_id == 0 and not os.path.exists("gone-1") and time.monotonic() < until:
+    time.sleep(0.05)
+open(f"gone-{{{{resolver.task_id}}}}", "w").close()
+os._exit(0)
 """
 
 # TF 2's coordinator: a variable on the ps, increments by the workers.

@@ -7,23 +7,14 @@ import re
 import shlex
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from waiting import LIMIT, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
 TESTBED = ROOT / "testbed/slurm"
-LIMIT = 120
-
-
-def wait_for(what: str, found: Callable[[], object], limit: float = LIMIT, now: Callable[[], str] = str) -> None:
-    """`now` tells how it is instead, if it does not come true."""
-    until = time.monotonic() + limit
-    while not found():
-        assert time.monotonic() < until, f"waited {limit} s for {what}\n{now()}"
-        time.sleep(0.05)
 
 
 @dataclass

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, wait_for
+from cluster import Cluster
+from waiting import wait_for
 
 
 @pytest.fixture(scope="session", autouse=True)

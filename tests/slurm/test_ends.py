@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from cluster import TESTBED, Cluster, Job, command_of, kill, leaves_nothing, line, processes_of, run, wait_for
+from cluster import TESTBED, Cluster, Job, command_of, kill, leaves_nothing, line, processes_of, run
+from waiting import wait_for
 
 # A member that, on SIGTERM or SIGUSR1, writes a checkpoint and ends; until then it waits in short sleeps,
 # since a shell runs its traps between commands only.

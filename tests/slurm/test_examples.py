@@ -3,7 +3,8 @@
 import re
 import sys
 
-from cluster import RALLYPOINT, ROOT, Cluster, Job, Running, leaves_nothing, wait_for
+from cluster import RALLYPOINT, ROOT, Cluster, Job, Running, leaves_nothing
+from waiting import wait_for
 
 LIMIT = 240
 

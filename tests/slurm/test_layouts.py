@@ -3,7 +3,8 @@
 from functools import partial
 
 import pytest
-from cluster import WHO, Cluster, everyone_is_where_they_are, line, run, wait_for
+from cluster import WHO, Cluster, everyone_is_where_they_are, line, run
+from waiting import wait_for
 
 # Everyone tells where it is, and nobody is stopped before it has.
 told = partial(run, "--until", "all", script=WHO)

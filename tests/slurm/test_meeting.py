@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from cluster import RALLYPOINT, WHO, Cluster, command_of, everyone_is_where_they_are, line, run, wait_for
+from cluster import RALLYPOINT, WHO, Cluster, command_of, everyone_is_where_they_are, line, run
+from waiting import wait_for
 
 
 @pytest.mark.parametrize("tasks", [2, 7, 64])

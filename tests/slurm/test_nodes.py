@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import TESTBED, Cluster, Done, Running, line, run, wait_for
+from cluster import TESTBED, Cluster, Done, Running, line, run
+from waiting import wait_for
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+pytestmark = pytest.mark.root
 
 UP = 'echo "up $RALLYPOINT_ADDRESS"; exec sleep 1000'
 

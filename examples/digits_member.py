@@ -1,13 +1,15 @@
-"""What a worker of the examples `local` and `custom_conf` does: it learns digits, with the weights on a ps.
+"""What members of the examples `local` and `custom_conf` do: workers learn digits, with the weights on a ps.
 
 Hooks of rallypoint see to a start together and to a parameter server that ends.
 """
 
+import sys
+
 import numpy as np
 import tensorflow as tf
 
-import digits_data
-from rallypoint.hooks import DoneQueueHook, StartBarrierHook, session_config, wait_for_chief
+from rallypoint import RallypointError
+from rallypoint.hooks import DoneQueueHook, StartBarrierHook, serve_until_done, session_config, wait_for_chief
 
 tf1 = tf.compat.v1
 
@@ -26,8 +28,27 @@ class Examine(tf1.train.SessionRunHook):
         self.answer = float(session.run(self.question, self.feed))
 
 
+def take_part(
+    server: tf.distribute.Server, cluster: tf.train.ClusterSpec, role: str, index: int, steps: int, target: float
+) -> None:
+    """Serves or learns, as the role asks; ends the program with an error if that fails."""
+    if role == "ps":
+        print("serving", flush=True)
+        try:
+            serve_until_done(server, cluster, index)
+        except RallypointError as error:  # workers have died, or there are none
+            sys.exit(f"error: {error}")
+        print("all workers are done", flush=True)
+        return
+    reached = learn(server, cluster, index, steps)
+    if reached < target:
+        sys.exit(f"accuracy {reached:.3f} is below the target, {target}")
+
+
 def learn(server: tf.distribute.Server, cluster: tf.train.ClusterSpec, index: int, steps: int) -> float:
     """Takes part until the workers together have done all steps; gives the accuracy on unseen images."""
+    import digits_data  # not above: a ps has no need of it
+
     digits = digits_data.load()
     num_ps, num_workers = cluster.num_tasks("ps"), cluster.num_tasks("worker")
     here, is_chief = f"/job:worker/task:{index}", index == 0

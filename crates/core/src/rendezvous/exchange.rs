@@ -133,9 +133,7 @@ async fn lead(
             Ok(Exchanged { rank, members })
         }
         Err(error) => {
-            leader.dismiss(&error, OwnCode::MeetingFailed.code());
-            // Give the word a moment to leave.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            leader.dismiss(&error, OwnCode::MeetingFailed.code()).await;
             Err(error)
         }
     }

@@ -414,7 +414,7 @@ impl Leader {
 
     /// Tells everyone who has come that it is over. Where members come back by themselves and this one
     /// had to leave, the others hear nothing: they meet again under another leader.
-    pub fn dismiss(&self, error: &RendezvousError, code: u8) {
+    pub async fn dismiss(&self, error: &RendezvousError, code: u8) {
         let leaves = matches!(error, RendezvousError::Interrupted(_) | RendezvousError::Superseded);
         if self.introduction.apart && leaves {
             return;
@@ -422,6 +422,8 @@ impl Leader {
         for remote in self.remotes() {
             remote.send(ToMember::Goodbye { code, summary: vec![error.to_string()] });
         }
+        // The word has to leave before this process does.
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

@@ -301,9 +301,7 @@ async fn lead(
     let Gathered { rank, met: Met { attempt, runs, members, remotes } } = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
-            leader.dismiss(&error, RunError::code_of(&error));
-            // Give the word a moment to leave.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            leader.dismiss(&error, RunError::code_of(&error)).await;
             return Err(error.into());
         }
     };

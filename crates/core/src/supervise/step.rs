@@ -54,9 +54,8 @@ pub fn run_step(
             match gather(&run, &mut leader, &mut step, &mut signals, talk).await {
                 Ok(met) => met,
                 Err(error) => {
-                    leader.dismiss(&error, RunError::code_of(&error));
-                    // Nothing has started yet, so nothing needs a grace; those who have come hear why first.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    leader.dismiss(&error, RunError::code_of(&error)).await;
+                    // Nothing has started yet, so nothing needs a grace.
                     step.end(Duration::ZERO).await;
                     return Err(error.into());
                 }

@@ -37,6 +37,17 @@ def test_tensorflow_trains(
     assert not list(folder.glob("*rallypoint*")), "nothing is left"
 
 
+def test_a_parameter_server_without_python(pool: Pool, hosts: list[str], apart: Path) -> None:
+    for file in ("digits/train.py", "digits_data.py"):
+        shutil.copy(ROOT / "examples" / file, apart)
+    command = ("--wait", "--no-shared-fs", "--input", "digits_data.py", *RESOURCES, "--ps", "1", "--workers", "2")
+    done = submit(pool, apart, *command, "--serve", "ps", "--threads", "off", "--", PYTHON, "train.py")
+    written = "".join(file.read_text() for file in sorted(apart.glob("train-*.[eo]*")))
+    assert done.returncode == 0, done.stderr + written
+    assert re.search(r"final accuracy 0\.9[5-9]", written), written
+    assert re.search(r"^ps 0 +ex\d.* served until stopped", written, re.M), written
+
+
 def test_wait_tells_who_is_where(pool: Pool, shared: Path) -> None:
     script = shared / "fails.sh"
     script.write_text("#!/bin/sh\n[ $RALLYPOINT_RANK = 1 ] && exit 7\nexec sleep 600\n")

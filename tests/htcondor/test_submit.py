@@ -93,7 +93,7 @@ def test_a_dry_run_submits_nothing(pool: Pool, shared: Path) -> None:
         (("--workers", "2", "--line", "queue", "--", "sh"), "expected `name = value`"),
         (("--workers", "2", "--no-shared-fs", "--input", "nothing", "--", "sh"), "there is no such file"),
         (("--workers", "2", "--requirements", "(", "--", "sh"), "condor_submit refuses the job"),
-        (("--workers", "2", "--", "python", "nothing.py"), "nothing.py does not exist"),
+        (("--workers", "2", "--", PYTHON, "nothing.py"), "nothing.py does not exist"),
     ],
 )
 def test_what_cannot_be_submitted_says_why(pool: Pool, shared: Path, args: tuple[str, ...], word: str) -> None:

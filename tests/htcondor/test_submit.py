@@ -62,6 +62,31 @@ def test_wait_tells_who_is_where(pool: Pool, shared: Path) -> None:
     }
 
 
+# As people write them: comments, parts of a command on several lines, quotes, a backslash.
+SETUP = r"""
+[env.plain]
+setup = ["export WORD='it is'", "export SUM=$((1 + 2))"]
+[env.written]
+setup = [
+    "# what we need", "", "export WORD='it is'  # quoted",
+    "if [ -n \"$WORD\" ]", "then", "export SUM=\"$((1 + \\", "2))\"", "fi",
+]
+"""
+
+
+@pytest.mark.parametrize("place", ["shared", "apart"])
+@pytest.mark.parametrize("name", ["plain", "written"])
+def test_an_environment_is_set_up_first(pool: Pool, request: pytest.FixtureRequest, place: str, name: str) -> None:
+    folder: Path = request.getfixturevalue(place)
+    (folder / "rallypoint.toml").write_text(SETUP)
+    files = ("--no-shared-fs",) if place == "apart" else ()
+    show = """echo "member $RALLYPOINT_RANK: $WORD $SUM" '$(HOME) #'"""
+    done = submit(pool, folder, "--workers", "2", "--env", name, "--wait", *files, "--", "sh", "-c", show)
+    written = "".join(file.read_text() for file in sorted(folder.glob("sh-*.out")))
+    assert done.returncode == 0, done.stderr + written
+    assert sorted(re.findall("member .*", written)) == [f"member {rank}: it is 3 $(HOME) #" for rank in range(2)], written
+
+
 def test_all_are_started_again_when_one_is_evicted(pool: Pool, apart: Path) -> None:
     script = apart / "once.sh"
     script.write_text("#!/bin/sh\n[ $RALLYPOINT_ATTEMPT != 0 ] || exec sleep 600\n")

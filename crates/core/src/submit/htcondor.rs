@@ -134,12 +134,12 @@ fn program(request: &Request, work: &Work) -> Vec<(&'static str, String)> {
             // Files that go with the job stand in its working directory.
             let own = if transfers { format!("./{name}") } else { own };
             let command: Vec<String> = std::iter::once(own).chain(rest.iter().cloned()).collect();
-            let lines = setup.lines.iter().map(|line| line.trim().to_owned());
-            let script: Vec<String> = std::iter::once("set -e".to_owned())
-                .chain(lines)
-                .chain([format!("exec {}", shell_line(&command))])
-                .collect();
-            ("/bin/bash".to_owned(), vec!["-c".to_owned(), script.join("; ")], false)
+            let mut script = vec!["set -e".to_owned()];
+            script.extend(
+                setup.lines.iter().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()),
+            );
+            script.push(format!("exec {}", shell_line(&command)));
+            ("/bin/bash".to_owned(), vec!["-c".to_owned(), on_one_line(&script)], false)
         }
     };
     vec![
@@ -209,6 +209,30 @@ fn section(text: &mut String, lines: &[(&str, String)]) {
         text.push_str(&format!("{name:width$} = {value}\n"));
     }
     text.push('\n');
+}
+
+/// Lines of shell on one, since arguments have no line breaks. What would change its meaning between
+/// semicolons goes into `$'...'`, which bash reads back as the lines that they were.
+fn on_one_line(lines: &[String]) -> String {
+    if lines.iter().all(|line| is_simple(line)) {
+        return lines.join("; ");
+    }
+    let text = lines.join("\n").replace('\\', r"\\").replace('\'', r"\'").replace('\r', "");
+    format!("eval $'{}'", text.replace('\n', r"\n"))
+}
+
+/// True if a line is a command of its own, without a comment and without a part on another line.
+fn is_simple(line: &str) -> bool {
+    const COMPOUND: [&str; 19] = [
+        "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
+        "function", "{", "}", "(", ")", "!",
+    ];
+    let mut words = line.split_whitespace();
+    let ends = [words.next(), words.next_back()];
+    !ends.iter().flatten().any(|word| COMPOUND.contains(word))
+        && !line.contains(['#', '\n', '\r'])
+        && !line.contains("<<")
+        && !line.ends_with(['\\', '&', '|', ';', '{', '(', ')'])
 }
 
 /// HTCondor's own quoting: double quotes around all, single quotes around a word that needs them, and a
@@ -298,6 +322,17 @@ mod tests {
         let request =
             Request { transfer: Some(words("/opt/bin/rallypoint train.py")), retries: 0, ..request() };
         insta::assert_snapshot!(description(&request, &Work { setup: Some(setup), ..work() }));
+    }
+
+    #[test]
+    fn lines_that_need_their_breaks_keep_them() {
+        let line =
+            |lines: &[&str]| on_one_line(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>());
+        assert_eq!(line(&["set -e", "module load tf", "exec x"]), "set -e; module load tf; exec x");
+        assert_eq!(line(&["module load tf # 2.17", "exec x"]), r"eval $'module load tf # 2.17\nexec x'");
+        assert_eq!(line(&["if a", "then b", "fi", "exec x"]), r"eval $'if a\nthen b\nfi\nexec x'");
+        assert_eq!(line(&["a \\", "'b'", "exec x"]), r"eval $'a \\\n\'b\'\nexec x'");
+        assert_eq!(line(&["a\r\nb", "exec x"]), r"eval $'a\nb\nexec x'");
     }
 
     #[test]

@@ -115,6 +115,32 @@ def test_taken_away_while_running(pool: Pool, shared: Path, who: int, how: str) 
     assert written(cluster).count("told to end") == 3, cluster.text()
 
 
+@pytest.mark.parametrize("how", ["vacate", "hold"])
+def test_nodes_taken_away_while_running(pool: Pool, shared: Path, how: str) -> None:
+    """In the parallel universe HTCondor itself takes all nodes away and starts all again: one attempt after the other."""
+    cluster = pool.submit(shared, description(stays(), universe="parallel"))
+    running(cluster)
+    if how == "vacate":
+        cluster.act("condor_vacate_job", 0)
+    else:
+        cluster.act("condor_hold", 0)
+        wait_for("the hold", lambda: cluster.happened("012") == 1)
+        cluster.act("condor_release", 0)
+    assert cluster.wait(1) == {0: 0}, cluster.text()
+    found = attempts(cluster)
+    assert found.pop(0) == {0, 1, 2} and list(found.values()) == [{0, 1, 2}], cluster.text()
+    assert written(cluster).count("told to end") == 3, cluster.text()
+
+
+def test_nodes_are_removed_while_running(pool: Pool, shared: Path) -> None:
+    cluster = pool.submit(shared, description(stays(), universe="parallel"))
+    running(cluster)
+    cluster.act("condor_rm")
+    wait_for("the end", lambda: cluster.happened("009") == 1)
+    wait_for("the word", lambda: written(cluster).count("told to end") == 3, now=cluster.everything)
+    assert not list(shared.glob("*rallypoint*")), "the meeting file is gone"
+
+
 def test_taken_away_for_good(pool: Pool, shared: Path) -> None:
     """Without retries the others leave the queue. Who comes back alone ends too, and says whom it missed."""
     cluster = pool.submit(shared, description(stays("--meet-timeout 10s")))

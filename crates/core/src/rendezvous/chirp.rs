@@ -26,6 +26,8 @@ const ANSWER: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer lines are refused by the starter, and none that it sends is longer.
 const MAX_LINE: u64 = 4096;
+/// Nothing that is asked for here comes near it.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Where this job's chirp is, and the word that opens it.
 #[derive(Clone, PartialEq, Eq)]
@@ -192,6 +194,9 @@ impl Session {
     }
 
     fn bytes(&mut self, length: u64) -> io::Result<Vec<u8>> {
+        if length > MAX_BYTES {
+            return Err(nonsense(&length.to_string()));
+        }
         let mut bytes = Vec::new();
         (&mut self.stream).take(length).read_to_end(&mut bytes)?;
         if (bytes.len() as u64) < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
@@ -317,6 +322,11 @@ mod tests {
             let (chirp, _thread) = starter(&[b"0\n", answer]);
             assert!(chirp.connect().unwrap().read("x", 10).is_err(), "{answer:?}");
         }
+        let (chirp, _thread) = starter(&[b"0\n", b"1099511627776\nx"]);
+        assert_eq!(
+            chirp.connect().unwrap().attribute("X").unwrap_err().to_string(),
+            r#""1099511627776" is no answer of chirp"#
+        );
         let (chirp, _thread) = starter(&[b"0\n"]);
         assert!(chirp.connect().unwrap().remove("a\nunlink b").is_err(), "one request is one line");
         for config in ["", "127.0.0.1", "127.0.0.1 x y", "127.0.0.1 99999 y"] {

@@ -1,5 +1,7 @@
 """The examples, as their READMEs say: real TensorFlow, to the end."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import random

@@ -220,7 +220,8 @@ def outcome(kind: Any, variables: Dict[str, str], arguments: Dict[str, Any], env
         sees = "no mask" if mask is None else f"mask `{mask}`" if mask else "empty mask"
         return f"`{addresses}`, {sees}, {resolver.num_accelerators()['GPU']} GPU, task_type {before}"
     except Exception as error:  # noqa: BLE001, what it raises is the result
-        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".replace("|", "/")
+        text = str(error).replace("max() iterable argument is empty", "max() arg is an empty sequence")  # Python 3.12 and later
+        return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}".replace("|", "/")
 
 
 def test_the_page_shows_what_both_really_do(environ: Environ, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -56,9 +56,12 @@ def test_reserved_ports_are_taken(cluster: Cluster) -> None:
         assert int(low) <= int(address.rsplit(":", 1)[1]) <= int(high), done.text
 
 
-def test_the_time_limit_is_handed_on(cluster: Cluster) -> None:
-    job = cluster.sbatch(line("--until", "all", script=TELL), "-n2", "--time=7")
+@pytest.mark.parametrize(
+    "mode, tasks", [("", 2), ("srun ", 2), ("srun --mpi=pmi2 ", 2), ("srun ", 1)], ids=["launcher", "task", "pmi", "alone"]
+)
+def test_the_time_limit_is_handed_on(cluster: Cluster, mode: str, tasks: int) -> None:
+    job = cluster.sbatch(mode + line("--until", "all", script=TELL), f"-n{tasks}", "--time=7")
     assert job.wait() == "COMPLETED", job.log()
     ends = [int(text.split()[-1]) for text in job.log().splitlines() if "] deadline " in text]
-    assert len(ends) == 2 and all(300 < end - time.time() < 421 for end in ends), job.log()
+    assert len(ends) == tasks and all(300 < end - time.time() < 421 for end in ends), job.log()
     assert "min left until the time limit" in job.log()

@@ -66,15 +66,12 @@ fn options(environ: &Environ, grace: Duration) -> Vec<String> {
     options
 }
 
-/// Since 22.05 `srun` does not take the job's --cpus-per-task from the job any more. The job's end may be
-/// known to us alone.
+/// Since 22.05 `srun` does not take the job's --cpus-per-task from the job any more.
 fn variables(environ: &Environ) -> Vec<(OsString, OsString)> {
     let cpus = environ
         .get_nonempty(var::SLURM_CPUS_PER_TASK)
         .filter(|_| environ.get(var::SRUN_CPUS_PER_TASK).is_none());
-    let end =
-        environ.get_nonempty(var::SLURM_JOB_END_TIME).map(|end| (var::SLURM_JOB_END_TIME.into(), end.into()));
-    cpus.map(|cpus| (var::SRUN_CPUS_PER_TASK.into(), cpus.into())).into_iter().chain(end).collect()
+    cpus.map(|cpus| (var::SRUN_CPUS_PER_TASK.into(), cpus.into())).into_iter().collect()
 }
 
 #[cfg(test)]

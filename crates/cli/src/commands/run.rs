@@ -44,7 +44,7 @@ enum CannotRun {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
-    let environ = with_deadline(Environ::here(), args);
+    let environ = Environ::here();
     let mut job = settings::job_spec(&args.job.roles, &args.gpus)?;
     let mut ports = port_choice(args);
     let mut extra = Vec::new();
@@ -111,24 +111,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         extra,
         withheld: company.taken_variables(),
         requeue: requeue(args, &allocation, &environ)?,
+        ask_deadline: match (allocation.scheduler, allocation.deadline) {
+            (Scheduler::Slurm, None) => Some(slurm::control::ask_deadline),
+            _ => None,
+        },
         private: private.path.clone(),
     };
     let exit = guarded(Run { allocation, job, plan, environ, spec }, company, loudness(args));
     private.remove();
     exit
-}
-
-/// A launcher asks Slurm for the job's end where no variable tells it; its tasks get it from there.
-fn with_deadline(environ: Environ, args: &RunArgs) -> Environ {
-    let is_launcher = settings::on(args.on).resolve(&environ) == Scheduler::Slurm
-        && slurm::context(&environ) == slurm::Context::Launcher;
-    if !is_launcher || args.dry_run || environ.get_nonempty(var::SLURM_JOB_END_TIME).is_some() {
-        return environ;
-    }
-    match slurm::control::ask_end_time(&environ) {
-        Some(end) => environ.with(var::SLURM_JOB_END_TIME, end.to_string()),
-        None => environ,
-    }
 }
 
 /// How `--requeue-on` asks; a launched task leaves that to its launcher.

@@ -8,8 +8,9 @@ use crate::plan::Plan;
 use crate::roster::Endpoint;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// How often everyone is told who is missing.
 const PROGRESS: Duration = Duration::from_secs(3);
@@ -30,6 +31,8 @@ pub struct Leader {
     superseded: bool,
     /// When the others were last told who is missing.
     told: Option<Instant>,
+    /// The scheduler's answer to when it will end the job.
+    deadline: Option<JoinHandle<Option<SystemTime>>>,
     started: Instant,
 }
 
@@ -52,6 +55,8 @@ pub struct Gathered {
 #[derive(Debug)]
 pub struct Met {
     pub attempt: u32,
+    /// When the scheduler will end the job, if it was asked.
+    pub deadline: Option<SystemTime>,
     /// How often each rank was started before, where they are started apart.
     pub runs: Vec<u32>,
     /// Host and endpoint a rank.
@@ -109,9 +114,15 @@ impl Leader {
             own: None,
             superseded: false,
             told: None,
+            deadline: None,
             started: Instant::now(),
         };
         Ok(Some((contact, leader)))
+    }
+
+    /// Asks the scheduler when it will end the job, while the others come. It hears an answer within seconds.
+    pub fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
+        self.deadline = Some(tokio::task::spawn_blocking(ask));
     }
 
     /// Waits for everyone. `say` hears who has come and who is missing, and of strangers.
@@ -188,7 +199,7 @@ impl Leader {
         let mut next_word = Instant::now();
         loop {
             if self.seated == self.seats.len() {
-                return self.complete();
+                return self.complete().await;
             }
             let now = Instant::now();
             self.check_limits(plan, now)?;
@@ -384,7 +395,7 @@ impl Leader {
     }
 
     /// Chooses addresses, hands out the roster.
-    fn complete(&mut self) -> Result<Met, RendezvousError> {
+    async fn complete(&mut self) -> Result<Met, RendezvousError> {
         let seats: Vec<Seat> = self.seats.iter_mut().filter_map(Option::take).collect();
         let one_machine = seats.iter().all(|seat| seat.offer.machine == seats[0].offer.machine);
         let mut members = Vec::with_capacity(seats.len());
@@ -400,7 +411,13 @@ impl Leader {
         }
         let runs: Vec<u32> = seats.iter().map(|seat| seat.offer.runs).collect();
         let attempt = self.introduction.offer.attempt + runs.iter().max().copied().unwrap_or(0);
-        let roster = ToMember::Roster(Columns::of(attempt, &members)?);
+        let deadline = match self.deadline.take() {
+            Some(asked) => asked.await.ok().flatten(),
+            None => None,
+        };
+        let seconds =
+            deadline.and_then(|end| Some(end.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()));
+        let roster = ToMember::Roster(Columns { deadline: seconds, ..Columns::of(attempt, &members)? });
         let encoded: Arc<[u8]> = serde_json::to_vec(&roster).map_err(std::io::Error::from)?.into();
         let mut remotes = HashMap::new();
         for (rank, seat) in seats.into_iter().enumerate() {
@@ -409,7 +426,7 @@ impl Leader {
                 remotes.insert(rank as u32, remote);
             }
         }
-        Ok(Met { attempt, runs, members, remotes })
+        Ok(Met { attempt, deadline, runs, members, remotes })
     }
 
     /// Tells everyone who has come that it is over. Where members come back by themselves and this one

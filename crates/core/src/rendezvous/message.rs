@@ -111,6 +111,9 @@ pub struct Ended {
 pub struct Columns {
     /// The attempt, as all will call it.
     pub attempt: u32,
+    /// When the scheduler will end the job, in seconds since 1970, where the leader had to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
     /// A host list: a name for each run of ranks on one host.
     pub hosts: String,
     /// A host list: an address for each run.
@@ -141,6 +144,7 @@ impl Columns {
         }
         Ok(Columns {
             attempt,
+            deadline: None,
             hosts: HostList::fold(runs.iter().map(|(host, _)| host), Order::Kept)?.to_string(),
             addresses: HostList::fold(runs.iter().map(|(_, address)| address), Order::Kept)?.to_string(),
             counts,

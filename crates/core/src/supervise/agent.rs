@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 
 /// What is to be run, and how.
@@ -51,6 +51,8 @@ pub struct RunSpec {
     pub withheld: &'static [&'static str],
     /// For `--requeue-on`.
     pub requeue: Option<Requeue>,
+    /// Asks the scheduler when it will end the job, where no variable tells it.
+    pub ask_deadline: Option<fn(&Environ) -> Option<SystemTime>>,
     /// A folder of this run alone, for the roster and the members' last words.
     pub private: PathBuf,
 }
@@ -172,7 +174,8 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<u8, 
             endpoints.push(Endpoint { address: address.clone(), port: port.port() });
             held.insert(member.rank, port);
         }
-        let Run { plan, environ, spec, .. } = run;
+        let Run { mut plan, environ, spec, .. } = run;
+        plan.deadline = plan.deadline.or_else(|| spec.ask_deadline?(&environ));
         let roster = Roster::met(plan, endpoints)?;
         let job = Job::new(&roster.plan, spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
         let mut conductor = Conductor::new(roster, job, held, &spec, &environ, talk)?;
@@ -277,10 +280,12 @@ pub(super) fn settled(
     run: Run,
     rank: u32,
     attempt: u32,
+    deadline: Option<SystemTime>,
     members: Vec<(String, Endpoint)>,
 ) -> Result<(Roster, Environ, RunSpec), RunError> {
     let Run { allocation, job, mut plan, environ, spec } = run;
     plan.attempt = attempt;
+    plan.deadline = plan.deadline.or(deadline);
     let roster = rendezvous::settle(allocation, &job, plan, environ.cpus, rank, members)?;
     Ok((roster, environ, spec))
 }
@@ -294,18 +299,23 @@ async fn lead(
     talk: Talk<'_>,
 ) -> Result<u8, RunError> {
     let started = Instant::now();
+    // Only the leader asks: a scheduler that every member asked would have a lot to do.
+    if let Some(ask) = run.spec.ask_deadline {
+        let environ = run.environ.clone();
+        leader.ask_deadline(move || ask(&environ));
+    }
     let gathered = tokio::select! {
         gathered = leader.gather(&run.plan, |progress| tell(&run.plan, progress, talk)) => gathered,
         number = ending(signals) => Err(RendezvousError::Interrupted(signal::name(number))),
     };
-    let Gathered { rank, met: Met { attempt, runs, members, remotes } } = match gathered {
+    let Gathered { rank, met: Met { attempt, deadline, runs, members, remotes } } = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
             leader.dismiss(&error, RunError::code_of(&error)).await;
             return Err(error.into());
         }
     };
-    let (roster, environ, spec) = settled(run, rank, attempt, members)?;
+    let (roster, environ, spec) = settled(run, rank, attempt, deadline, members)?;
     let job = Job::new(&roster.plan, spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
     let held = HashMap::from([(rank, port)]);
     let mut conductor = match Conductor::new(roster, job, held, &spec, &environ, talk) {

@@ -10,7 +10,7 @@ use crate::rendezvous::message::{Columns, ToLeader, ToMember};
 use crate::rendezvous::{Link, RendezvousError};
 use crate::signal;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A follower: runs its member, tells the leader, does as it says.
 pub(super) async fn follow(
@@ -25,7 +25,9 @@ pub(super) async fn follow(
     let members = columns
         .members(run.plan.world())
         .ok_or_else(|| RendezvousError::Refused { why: "its roster does not fit the world".to_owned() })?;
-    let (roster, environ, spec) = settled(run, rank, columns.attempt, members)?;
+    let deadline =
+        columns.deadline.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
+    let (roster, environ, spec) = settled(run, rank, columns.attempt, deadline, members)?;
     let mut executor = prepare(&roster, HashMap::from([(rank, port)]), &spec, &environ, talk)?;
     talk(Notice::Start(format!("this is {}", name(&roster.plan.members[rank as usize]))));
     let mut own = Own { ended: false, lost: None, interrupted: None, done: None };

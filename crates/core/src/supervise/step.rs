@@ -48,9 +48,12 @@ pub fn run_step(
         let line: Vec<_> =
             command.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy()).collect();
         talk(Notice::Line(format!("starting the step: {}", line.join(" "))));
+        // Before the step and not beside it: from then on this agent waits for all its children alike.
+        let deadline = run.spec.ask_deadline.and_then(|ask| ask(&run.environ));
+        leader.ask_deadline(move || deadline);
         let mut step = Step::start(command, srun, &contact)?;
         let started = Instant::now();
-        let (plan, Met { attempt, runs, members, remotes }) =
+        let (plan, Met { attempt, deadline, runs, members, remotes }) =
             match gather(&run, &mut leader, &mut step, &mut signals, talk).await {
                 Ok(met) => met,
                 Err(error) => {
@@ -62,7 +65,7 @@ pub fn run_step(
             };
         let allocation = slots_for(&run.allocation, plan.world());
         let run = Run { allocation, plan, ..run };
-        let (mut roster, environ, spec) = settled(run, 0, attempt, members)?;
+        let (mut roster, environ, spec) = settled(run, 0, attempt, deadline, members)?;
         roster.plan.me = None;
         let job = Job::new(&roster.plan, spec.rules.clone()).ok_or(RunError::NobodyDecides)?;
         let mut conductor = Conductor::new(roster, job, HashMap::new(), &spec, &environ, talk)?;

@@ -10,14 +10,13 @@ use std::time::{Duration, SystemTime};
 /// A controller that is busy must not hold a job up.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// When the job's time limit ends it, in seconds since 1970, for versions that do not set
-/// `SLURM_JOB_END_TIME` (22.05). Asked once a job, by a launcher.
-pub fn ask_end_time(environ: &Environ) -> Option<u64> {
+/// When the job's time limit ends it, for versions that do not set `SLURM_JOB_END_TIME` (22.05). Asked once a
+/// run, by its leader.
+pub fn ask_deadline(environ: &Environ) -> Option<SystemTime> {
     let job = environ.get_nonempty(var::SLURM_JOB_ID)?;
     let squeue = find_on_path("squeue", environ.get(var::PATH))?;
     let text = run_with_limit(Command::new(squeue).args(["-h", "-o", "%L", "-j", job]), LIMIT).ok()?;
-    let end = environ.now.checked_add(parse_time_left(text.trim())?)?;
-    end.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+    SystemTime::now().checked_add(parse_time_left(text.trim())?)
 }
 
 /// `4:59`, `1:00:00`, `2-03:04:05`; `UNLIMITED`, `INVALID` and `NOT_SET` are none.

@@ -1,4 +1,6 @@
 //! The command line as it is typed, a file for each large command. What it means is worked out in `settings`.
+//!
+//! In every struct the options of its own come before the groups: behind a group they would stand under its heading.
 
 mod plan;
 mod run;
@@ -112,11 +114,11 @@ pub(crate) enum StrategyArg {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DoctorArgs {
-    #[command(flatten)]
-    pub(crate) captured: CapturedArgs,
     /// Print JSON for scripts
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) captured: CapturedArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,27 +5,19 @@ use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PlanArgs {
+    /// Print JSON for scripts
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
     #[command(flatten)]
     pub(crate) gpus: GpuArgs,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Print JSON for scripts
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct EnvArgs {
-    #[command(flatten)]
-    pub(crate) roles: RoleArgs,
-    #[command(flatten)]
-    pub(crate) gpus: GpuArgs,
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    #[command(flatten)]
-    pub(crate) addresses: AddressArgs,
     /// How to print the variables
     #[arg(long, value_enum, default_value_t = EnvFormat::Shell)]
     pub(crate) format: EnvFormat,
@@ -41,6 +33,14 @@ pub(crate) struct EnvArgs {
     /// First port of a host; each member there takes the next [default: SLURM_STEP_RESV_PORTS, else 8888]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port_base: Option<u16>,
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    #[command(flatten)]
+    pub(crate) gpus: GpuArgs,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) addresses: AddressArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -125,14 +125,14 @@ pub(crate) struct SourceArgs {
     /// The scheduler to believe in
     #[arg(long, value_enum, default_value_t = OnArg::Auto)]
     pub(crate) on: OnArg,
-    #[command(flatten)]
-    pub(crate) captured: CapturedArgs,
     /// Plan for these hosts, a host list, instead of an allocation
     #[arg(long, value_name = "HOSTLIST", conflicts_with_all = ["environ", "on"])]
     pub(crate) nodes: Option<String>,
     /// Members on each host of --nodes [default: as many as the roles need]
     #[arg(long, value_name = "N", requires = "nodes")]
     pub(crate) tasks_per_node: Option<u32>,
+    #[command(flatten)]
+    pub(crate) captured: CapturedArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,10 +8,6 @@ use std::time::Duration;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) job: JobArgs,
-    #[command(flatten)]
-    pub(crate) gpus: GpuArgs,
     /// The scheduler to believe in
     #[arg(long, value_enum, default_value_t = OnArg::Auto)]
     pub(crate) on: OnArg,
@@ -27,11 +23,24 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "dry_run", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    #[command(flatten)]
+    pub(crate) gpus: GpuArgs,
 }
 
 /// What a job is, wherever it runs: `submit` takes these too, and hands them on to `run`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct JobArgs {
+    /// Whose variables the members get
+    #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
+    pub(crate) framework: FrameworkArg,
+    /// Turn each member's CPUs into thread settings
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) threads: Switch,
+    /// In a batch script or under salloc: more options for the srun that is started
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) srun_args: Vec<String>,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
     #[command(flatten)]
@@ -46,15 +55,6 @@ pub(crate) struct JobArgs {
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) serve: RunServeArgs,
-    /// Whose variables the members get
-    #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
-    pub(crate) framework: FrameworkArg,
-    /// Turn each member's CPUs into thread settings
-    #[arg(long, value_enum, default_value_t = Switch::On)]
-    pub(crate) threads: Switch,
-    /// In a batch script or under salloc: more options for the srun that is started
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) srun_args: Vec<String>,
 }
 
 /// How members of several agents find each other.

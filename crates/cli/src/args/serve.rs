@@ -14,14 +14,14 @@ pub(crate) struct ServeArgs {
     /// Where TensorFlow is: its package, an environment, or a folder of libraries [default: look for it]
     #[arg(long, value_name = "DIR")]
     pub(crate) tensorflow: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) options: ServerArgs,
     /// Say what would be served, and stop
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// When it serves, print a JSON object for scripts
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) options: ServerArgs,
 }
 
 /// What the server is like.

@@ -36,11 +36,11 @@ pub(crate) struct SubmitJobArgs {
     /// Stay and tell the job's state and output; end with its exit code
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) wait: bool,
-    #[command(flatten)]
-    pub(crate) handed_on: JobArgs,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) handed_on: JobArgs,
 }
 
 #[derive(Debug, ClapArgs)]

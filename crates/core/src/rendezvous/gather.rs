@@ -396,6 +396,11 @@ impl Leader {
 
     /// Chooses addresses, hands out the roster.
     async fn complete(&mut self) -> Result<Met, RendezvousError> {
+        // Before anything is taken from its seat: a signal may still end the wait here.
+        let deadline = match self.deadline.take() {
+            Some(asked) => asked.await.ok().flatten(),
+            None => None,
+        };
         let seats: Vec<Seat> = self.seats.iter_mut().filter_map(Option::take).collect();
         let one_machine = seats.iter().all(|seat| seat.offer.machine == seats[0].offer.machine);
         let mut members = Vec::with_capacity(seats.len());
@@ -411,10 +416,6 @@ impl Leader {
         }
         let runs: Vec<u32> = seats.iter().map(|seat| seat.offer.runs).collect();
         let attempt = self.introduction.offer.attempt + runs.iter().max().copied().unwrap_or(0);
-        let deadline = match self.deadline.take() {
-            Some(asked) => asked.await.ok().flatten(),
-            None => None,
-        };
         let seconds =
             deadline.and_then(|end| Some(end.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()));
         let roster = ToMember::Roster(Columns { deadline: seconds, ..Columns::of(attempt, &members)? });

@@ -49,8 +49,9 @@ pub fn run_step(
             command.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy()).collect();
         talk(Notice::Line(format!("starting the step: {}", line.join(" "))));
         // Before the step and not beside it: from then on this agent waits for all its children alike.
-        let deadline = run.spec.ask_deadline.and_then(|ask| ask(&run.environ));
-        leader.ask_deadline(move || deadline);
+        if let Some(deadline) = run.spec.ask_deadline.and_then(|ask| ask(&run.environ)) {
+            leader.ask_deadline(move || Some(deadline));
+        }
         let mut step = Step::start(command, srun, &contact)?;
         let started = Instant::now();
         let (plan, Met { attempt, deadline, runs, members, remotes }) =

@@ -111,6 +111,25 @@ fn the_first_failure_is_known_to_all() {
     }
 }
 
+#[test]
+fn a_member_is_asked_to_end_once_however_many_say_so() {
+    let scratch = Scratch::new("once");
+    let folder = scratch.path("meet");
+    let script =
+        "trap 'echo told; told=1' TERM; echo ready; while [ -z \"$told\" ]; do sleep 0.05; done; sleep 1";
+    let members = three(&folder, &["--grace", "20s"], script);
+    members.iter().for_each(|member| member.wait_for_output("ready"));
+    // First a follower's scheduler, then by its word the leader, then the leader's own scheduler.
+    for member in [&members[1], &members[0], &members[2]] {
+        member.signal("TERM");
+        member.wait_for_output("told");
+    }
+    for member in members {
+        let run = member.wait();
+        assert_eq!((run.code, run.stdout.as_str()), (67, "ready\ntold\n"), "{}", run.stderr);
+    }
+}
+
 /// Who is killed, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {

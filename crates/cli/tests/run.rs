@@ -437,6 +437,61 @@ fn a_process_that_keeps_the_output_open_delays_nobody() {
     assert!(run.seconds < 6.0, "{}", run.seconds);
 }
 
+/// Takes a second to save what it has, and says how often it was asked to end.
+const SAVES: &str =
+    "trap 'echo told; sleep 1.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+
+#[test]
+fn what_a_wrapper_started_has_the_grace_too_and_is_asked_once() {
+    // A shell dies of the signal at once; whether its child stands in its group or not, it is saving then.
+    for child in ["sh -c \"$SAVES\"", "setsid sh -c \"$SAVES\"", "setsid sh -c 'sh -c \"$SAVES\" & wait'"] {
+        let script = format!("{child} & wait");
+        let running =
+            Job::here(&["--workers", "1", "--grace", "20s"]).variable("SAVES", SAVES).script(&script).start();
+        running.wait_for_output("ready");
+        running.signal("TERM");
+        let run = running.wait();
+        assert_eq!(run.code, 67, "{child}: {}", run.stderr);
+        let count = |word: &str| run.stdout.matches(word).count();
+        assert_eq!((count("told"), count("saved")), (1, 1), "{child}: {}", run.stdout);
+        assert!(!run.stderr.contains("left behind"), "{child}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn what_a_wrapper_started_has_no_more_than_the_grace() {
+    let scratch = Scratch::new("lingers");
+    let script =
+        format!("sh -c \"trap '' TERM; echo ready; while :; do sleep 0.05; done\" {} & wait", scratch.mark());
+    for (grace, signals) in [("1s", 1), ("50s", 2)] {
+        let running = Job::here(&["--workers", "1", "--grace", grace]).script(&script).start();
+        running.wait_for_output("ready");
+        let asked = std::time::Instant::now();
+        running.signal("INT");
+        running.wait_for_output("SIGINT came: stopping");
+        for _ in 1..signals {
+            running.signal("INT");
+        }
+        let run = running.wait();
+        assert_eq!(run.code, 67, "{}", run.stderr);
+        let took = asked.elapsed().as_secs_f64();
+        assert!(took < 20.0 && (signals == 2 || took >= 1.0), "{took}");
+        assert!(job::leftovers(&scratch.mark()).is_empty());
+    }
+}
+
+#[test]
+fn a_long_stop_names_those_who_are_awaited() {
+    let script =
+        "[ $RALLYPOINT_RANK = 0 ] && exec sleep 50; trap '' TERM; echo ready; while :; do sleep 0.05; done";
+    let running = Job::here(&["--workers", "2", "--grace", "4s"]).script(script).start();
+    running.wait_for_output("ready");
+    running.signal("TERM");
+    let run = running.wait();
+    assert_eq!(run.code, 67, "{}", run.stderr);
+    assert!(run.stderr.contains("still ending: worker 1 (rank 1); SIGKILL in "), "{}", run.stderr);
+}
+
 #[test]
 fn quiet_still_tells_why_it_failed() {
     let run = Job::here(&["--workers", "1", "--quiet"]).script("exit 3").run();

@@ -13,7 +13,7 @@ use crate::outcome::{End, MemberOutcome, Verdict, name};
 use crate::plan::Plan;
 use crate::ports::HeldPort;
 use crate::rendezvous::message::{Ended, Offer, ToLeader, ToMember};
-use crate::rendezvous::{Incoming, Leader, Remote};
+use crate::rendezvous::{Incoming, Leader, Remote, describe};
 use crate::roster::Roster;
 use crate::signal;
 use std::collections::HashMap;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Beyond the grace, a member on another host may take this long to say that it has ended.
 const LAST_REPORT: Duration = Duration::from_secs(5);
+/// How long all may take to end before it is said who has not, and how often it is said again.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+const NEXT_WORD: Duration = Duration::from_secs(10);
 /// The pause before a member is started again; twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -52,6 +55,8 @@ pub(super) struct Conductor<'a> {
     pub(super) step: Option<Step>,
     events: EventLog,
     grace: Duration,
+    /// When all were asked to end, and when it is said who has not.
+    stop: Option<(Instant, Instant)>,
     own: Vec<u32>,
     /// Members that are to be started again, and when.
     restarts: Vec<(Instant, u32)>,
@@ -81,6 +86,7 @@ impl<'a> Conductor<'a> {
             step: None,
             events,
             grace: spec.grace,
+            stop: None,
             own,
             restarts: Vec::new(),
             requeue: spec.requeue.clone(),
@@ -132,7 +138,8 @@ impl<'a> Conductor<'a> {
             let wake = self.executor.wake.clone();
             let give_up = self.others.as_ref().and_then(|others| others.give_up);
             let restart = self.restarts.iter().map(|(at, _)| *at).min();
-            let next = [self.executor.next_poll(), give_up, restart].into_iter().flatten().min();
+            let word = self.stop.map(|(_, word)| word);
+            let next = [self.executor.next_poll(), give_up, restart, word].into_iter().flatten().min();
             tokio::select! {
                 sensed = signals.next() => {
                     if let Sensed::Signal(number) = sensed {
@@ -150,6 +157,7 @@ impl<'a> Conductor<'a> {
             self.happened(happened);
             self.look_after_step();
             self.restart_due();
+            self.name_the_lingering();
             self.give_up_on_the_silent();
         }
         self.close().await
@@ -236,6 +244,8 @@ impl<'a> Conductor<'a> {
                 }
                 let grace_ms = self.grace.as_millis() as u64;
                 self.say_all(&ToMember::Stop { grace_ms });
+                let now = Instant::now();
+                self.stop = Some((now, now + FIRST_WORD));
                 if let Some(others) = &mut self.others {
                     others.give_up = Some(Instant::now() + self.grace + LAST_REPORT);
                 }
@@ -378,6 +388,21 @@ impl<'a> Conductor<'a> {
             self.apply(Event::SignalElsewhere(signal::TERMINATE));
         } else {
             self.apply(Event::Lost { rank, why });
+        }
+    }
+
+    /// A stop that takes its time says for whom.
+    fn name_the_lingering(&mut self) {
+        let now = Instant::now();
+        let Some((since, _)) = self.stop.filter(|(_, word)| *word <= now) else { return };
+        self.stop = Some((since, now + NEXT_WORD));
+        let left = (since + self.grace).saturating_duration_since(now);
+        let world = self.roster.plan.world();
+        let lingering: Vec<u32> = (0..world).filter(|&rank| self.job.is_alive(rank)).collect();
+        if !left.is_zero() && !lingering.is_empty() {
+            let names = describe(&self.roster.plan, &lingering);
+            let left = left.as_secs_f64().ceil();
+            (self.talk)(Notice::Line(format!("still ending: {names}; SIGKILL in {left} s")));
         }
     }
 

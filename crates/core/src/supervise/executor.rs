@@ -4,7 +4,7 @@
 
 use super::output::{Output, Source, Stream, Tail, open_log};
 use super::sys;
-use super::tree;
+use super::tree::{self, Asked};
 use crate::outcome::End;
 use crate::ports::{self, HeldPort};
 use crate::rendezvous::message::Ended;
@@ -26,6 +26,11 @@ const LISTEN_CHECK: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_secs(2);
 /// A member's last words may take this long to come through its pipe.
 const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How soon, and then how often, is looked for what ended members have left, while all are asked to end.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// What members that ended by themselves have left has this long.
+const LEFT_BEHIND: Duration = Duration::from_millis(500);
 /// The most that is read of `RALLYPOINT_ERROR_FILE`.
 const MAX_REASON: u64 = 2000;
 
@@ -77,7 +82,13 @@ pub(super) struct Executor {
     /// Told when a stream ends.
     pub(super) wake: Rc<Notify>,
     next_listen_check: Option<Instant>,
+    asked: Asked,
+    /// All have been asked to end.
+    stopping: bool,
+    /// All have been ended.
+    killed: bool,
     kill_at: Option<Instant>,
+    next_look: Option<Instant>,
     /// Ended children that are no members: adopted orphans, and what else this agent has started.
     pub(super) strays: Vec<sys::Reaped>,
 }
@@ -102,7 +113,11 @@ impl Executor {
             output,
             wake: Rc::new(Notify::new()),
             next_listen_check: None,
+            asked: Asked::default(),
+            stopping: false,
+            killed: false,
             kill_at: None,
+            next_look: None,
             strays: Vec::new(),
         })
     }
@@ -110,7 +125,11 @@ impl Executor {
     /// Starts a member; a program that cannot be started has ended.
     pub(super) fn start(&mut self, rank: u32) -> Option<Happened> {
         let launch = self.launches.get_mut(&rank)?;
-        let opened = launch.port.as_mut().map_or(Ok(()), HeldPort::open);
+        let opened = if self.stopping {
+            Err(std::io::Error::other("the job is ending"))
+        } else {
+            launch.port.as_mut().map_or(Ok(()), HeldPort::open)
+        };
         match opened.and_then(|()| spawn(launch)) {
             Err(error) => {
                 let why = format!("{}: {error}", launch.command[0].to_string_lossy());
@@ -124,6 +143,7 @@ impl Executor {
                 Some(Happened::Ended { rank, ended })
             }
             Ok((pid, stdout, stderr)) => {
+                self.asked.not_yet(pid);
                 let prefix = self.output.prefix(&launch.role, launch.index, rank, &launch.host);
                 let tail = Rc::new(RefCell::new(Tail::default()));
                 let open = Rc::new(Cell::new(0));
@@ -152,21 +172,26 @@ impl Executor {
         }
     }
 
-    /// Asks every member's whole group to end; after the grace they are ended.
+    /// Asks every member's whole group to end, once; after the grace they are ended.
     pub(super) fn stop(&mut self, grace: Duration) {
-        let at = Instant::now() + grace;
-        self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
-        self.signal(libc::SIGTERM);
-        self.signal(libc::SIGCONT);
+        let now = Instant::now();
+        self.kill_at = Some(self.kill_at.map_or(now + grace, |before| before.min(now + grace)));
+        if !std::mem::replace(&mut self.stopping, true) {
+            self.next_look = Some(now + FIRST_LOOK);
+            let members = self.running.values().filter(|running| running.gone.is_none());
+            members.for_each(|running| self.asked.group(running.pid));
+        }
     }
 
     /// Ends every process below this one, now.
     pub(super) fn kill(&mut self) {
+        self.stopping = true;
+        self.killed = true;
         self.kill_at = None;
+        self.next_look = None;
         self.signal(libc::SIGKILL);
-        let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
-        for pid in tree::descendants(me) {
-            sys::kill(pid, libc::SIGKILL, false);
+        for process in tree::descendants() {
+            sys::kill(process.pid, libc::SIGKILL, false);
         }
     }
 
@@ -181,10 +206,12 @@ impl Executor {
     pub(super) fn next_poll(&self) -> Option<Instant> {
         let last_words =
             self.running.values().filter_map(|running| running.gone.map(|(_, until)| until)).min();
-        [self.next_listen_check, self.kill_at, last_words].into_iter().flatten().min()
+        // Who is kept after its last words is looked at with what it has left.
+        let last_words = last_words.filter(|until| !self.stopping || *until > Instant::now());
+        [self.next_listen_check, self.kill_at, self.next_look, last_words].into_iter().flatten().min()
     }
 
-    /// Reaps, looks who listens, and ends whose grace is over.
+    /// Reaps, looks who listens, asks orphans to end with the others, and ends whose grace is over.
     pub(super) fn poll(&mut self) -> Vec<Happened> {
         let now = Instant::now();
         let mut happened = Vec::new();
@@ -202,11 +229,17 @@ impl Executor {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill();
         }
+        if self.next_look.is_some_and(|at| at <= now) {
+            self.next_look = Some(now + LOOK_AGAIN);
+            self.ask_orphans();
+        }
+        let all_gone = self.running.values().all(|running| running.gone.is_some());
         let finished: Vec<u32> = self
             .running
             .iter()
             .filter(|(_, running)| {
                 running.gone.is_some_and(|(_, until)| until <= now || running.open.get() == 0)
+                    && !self.is_awaited(running, all_gone)
             })
             .map(|(rank, _)| *rank)
             .collect();
@@ -216,11 +249,31 @@ impl Executor {
         happened
     }
 
+    /// A wrapper dies of the signal at once, while the program that it has started writes its checkpoint. So who is
+    /// asked to end has ended when all that it started has, or when the grace is over. What has left the group is
+    /// anybody's, and awaited with the last.
+    fn is_awaited(&self, running: &Running, all_gone: bool) -> bool {
+        self.stopping
+            && !self.killed
+            && if all_gone { sys::has_children() } else { sys::group_exists(running.pid) }
+    }
+
+    /// What stands in a group of its own hears nothing from its member's. Once whoever started it is gone, nobody
+    /// else would pass the signal on.
+    fn ask_orphans(&mut self) {
+        for child in tree::children() {
+            let is_member = self.running.values().any(|running| running.pid == child.pid);
+            if !is_member {
+                self.asked.process(child);
+            }
+        }
+    }
+
     /// A member's process is gone: what it left in its group is asked to go too.
     fn finish(&mut self, rank: u32) -> Option<Happened> {
         let running = self.running.remove(&rank)?;
         let (reaped, _) = running.gone?;
-        sys::kill(running.pid, libc::SIGTERM, true);
+        self.asked.group(running.pid);
         let launch = self.launches.get_mut(&rank)?;
         if let Some(port) = &mut launch.port {
             port.close();
@@ -265,8 +318,8 @@ impl Executor {
     }
 
     /// Ends what members left behind, and lets the output be written.
-    pub(super) async fn finish_all(self) -> usize {
-        let left = tree::end_all(Duration::from_millis(500));
+    pub(super) async fn finish_all(mut self) -> usize {
+        let left = tree::end_all(LEFT_BEHIND, &mut self.asked);
         self.output.finish().await;
         left
     }

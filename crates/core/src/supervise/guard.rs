@@ -10,7 +10,7 @@
 //! of its own, so that Ctrl-C reaches it once.
 
 use super::sys::{self, Forked};
-use super::tree;
+use super::tree::{self, Asked};
 use crate::outcome::OwnCode;
 use crate::signal;
 use rustix::pipe::PipeFlags;
@@ -68,13 +68,10 @@ fn watch(agent: u32, to_agent: &OwnedFd, watched: &[i32]) -> io::Result<Side> {
 
 /// The agent has ended: so does everything that it left.
 fn after(agent: u32, end: Result<u8, i32>) -> Side {
+    let left = tree::end_all(Duration::ZERO, &mut Asked::default());
     match end {
-        Ok(code) => {
-            tree::end_all(Duration::ZERO);
-            Side::Guard { code, message: None }
-        }
+        Ok(code) => Side::Guard { code, message: None },
         Err(number) => {
-            let left = tree::end_all(Duration::ZERO);
             let message = format!(
                 "the agent (pid {agent}) was ended by {}; {left} processes of the job were ended",
                 signal::name(number)

@@ -135,6 +135,11 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     }
 }
 
+/// True if anybody is in this process group, who need not have been waited for.
+pub(super) fn group_exists(group: u32) -> bool {
+    kill(group, 0, true)
+}
+
 /// Sends a signal to a process, or to its whole group.
 pub(super) fn kill(pid: u32, signal: i32, group: bool) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };

@@ -1,82 +1,120 @@
-//! Whole process trees, found through `/proc`.
+//! Whole process trees, found through `/proc`, and who in them was asked to end.
 
 use super::sys;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// All processes below `root`, adopted orphans included.
-pub(super) fn descendants(root: u32) -> Vec<u32> {
-    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for pid in all_pids() {
-        if let Some(parent) = parent_of(pid) {
-            children.entry(parent).or_default().push(pid);
-        }
+/// A process that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    parent: u32,
+    group: u32,
+}
+
+/// All processes below this one, adopted orphans included.
+pub(super) fn descendants() -> Vec<Process> {
+    let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
+    for process in all_processes() {
+        children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
-    let mut next = vec![root];
+    let mut next = vec![own_pid()];
     while let Some(parent) = next.pop() {
         for &child in children.get(&parent).into_iter().flatten() {
             found.push(child);
-            next.push(child);
+            next.push(child.pid);
         }
     }
     found
 }
 
-fn all_pids() -> impl Iterator<Item = u32> {
-    std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// Those that this process has started or adopted.
+pub(super) fn children() -> impl Iterator<Item = Process> {
+    let me = own_pid();
+    all_processes().filter(move |process| process.parent == me)
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
-    parse_parent(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+fn own_pid() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get() as u32
 }
 
-/// `4711 (name) S 42 ...`: the name may contain anything, brackets too. Zombies have ended already.
-fn parse_parent(stat: &str) -> Option<u32> {
+fn all_processes() -> impl Iterator<Item = Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        parse_stat(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    })
+}
+
+/// `4711 (name) S 42 4711 ...`: the name may contain anything, brackets too. Zombies have ended already.
+fn parse_stat(pid: u32, stat: &str) -> Option<Process> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     match fields.next()? {
         "Z" | "X" => None,
-        _ => fields.next()?.parse().ok(),
+        _ => Some(Process { pid, parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? }),
+    }
+}
+
+/// Who was asked to end. A program may be writing its checkpoint by then: nobody is asked twice.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    groups: HashSet<u32>,
+    others: HashSet<u32>,
+}
+
+impl Asked {
+    /// A new group, which may have the number of one that is long gone.
+    pub(super) fn not_yet(&mut self, group: u32) {
+        self.groups.remove(&group);
+    }
+
+    /// Asks a whole process group. Who is suspended hears it too.
+    pub(super) fn group(&mut self, group: u32) {
+        if self.groups.insert(group) {
+            sys::kill(group, libc::SIGTERM, true);
+            sys::kill(group, libc::SIGCONT, true);
+        }
+    }
+
+    /// Asks a process that stands in none of those groups.
+    pub(super) fn process(&mut self, process: Process) {
+        if !self.groups.contains(&process.group) && self.others.insert(process.pid) {
+            sys::kill(process.pid, libc::SIGTERM, false);
+            sys::kill(process.pid, libc::SIGCONT, false);
+        }
     }
 }
 
 /// Those who are on their way out already are not counted as left behind.
 const LEAVING: Duration = Duration::from_millis(30);
 
-/// Ends everything below this process, which must be a subreaper: SIGTERM, a short while, then SIGKILL until
-/// nobody is left. Returns how many there were.
-pub(super) fn end_all(patience: Duration) -> usize {
+/// Ends everything below this process, which must be a subreaper: SIGTERM for those who were not asked before,
+/// a short while, then SIGKILL until nobody is left. Returns how many there were.
+pub(super) fn end_all(patience: Duration, asked: &mut Asked) -> usize {
     // Every descendant is a child or below one, so without children there is nobody: no look through /proc.
     while sys::reap().is_some() {}
     if !sys::has_children() {
         return 0;
     }
-    let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
-    let mut first = descendants(me);
+    let mut first = descendants();
     let started = Instant::now();
     while !first.is_empty() && patience > Duration::ZERO && started.elapsed() < LEAVING {
         std::thread::sleep(Duration::from_millis(1));
         while sys::reap().is_some() {}
-        first = descendants(me);
+        first = descendants();
     }
-    for &pid in &first {
-        sys::kill(pid, libc::SIGTERM, false);
-        sys::kill(pid, libc::SIGCONT, false);
-    }
+    first.iter().for_each(|&process| asked.process(process));
     let started = Instant::now();
     loop {
         while sys::reap().is_some() {}
-        let left = descendants(me);
+        let left = descendants();
         if left.is_empty() {
             return first.len();
         }
         if started.elapsed() >= patience {
-            for pid in left {
-                sys::kill(pid, libc::SIGKILL, false);
+            for process in left {
+                sys::kill(process.pid, libc::SIGKILL, false);
             }
         }
         // A process in an uninterruptible wait cannot be ended by anybody.
@@ -89,13 +127,14 @@ pub(super) fn end_all(patience: Duration) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_parent;
+    use super::{Process, parse_stat};
 
     #[test]
-    fn the_parent_stands_behind_any_name() {
-        assert_eq!(parse_parent("12 (sh) S 7 12 12 0"), Some(7));
-        assert_eq!(parse_parent("12 (a) b (c) R 99 1"), Some(99));
-        assert_eq!(parse_parent("12 (gone) Z 7 1"), None);
-        assert_eq!(parse_parent("rubbish"), None);
+    fn parent_and_group_stand_behind_any_name() {
+        let found = |parent, group| Some(Process { pid: 12, parent, group });
+        assert_eq!(parse_stat(12, "12 (sh) S 7 12 12 0"), found(7, 12));
+        assert_eq!(parse_stat(12, "12 (a) b (c) R 99 1"), found(99, 1));
+        assert_eq!(parse_stat(12, "12 (gone) Z 7 1"), None);
+        assert_eq!(parse_stat(12, "rubbish"), None);
     }
 }

@@ -9,10 +9,11 @@ from pool import Cluster, Pool, description
 from waiting import wait_for
 
 RANK = "echo attempt $RALLYPOINT_ATTEMPT rank $RALLYPOINT_RANK"
-# Runs until it is asked to end in attempt 0, and is done at once in any other. What asks it is what asks its child.
+# Runs until it is asked to end in attempt 0, and is done at once in any other. As with a script around a program, the
+# shell dies of the signal, and what it has started takes a second to save its work.
 STAYS = (
     f"{RANK}; [ $RALLYPOINT_ATTEMPT != 0 ] || "
-    "/bin/sh -c \"trap 'echo told to end; exit 0' TERM; while :; do sleep 0.1; done\" & wait"
+    "/bin/sh -c \"trap 'sleep 1; echo told to end; exit 0' TERM; while :; do sleep 0.1; done\" & wait"
 )
 RETRIES = "max_retries = 3"
 

@@ -17,9 +17,10 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let only: Vec<&str> = args.iter().map(String::as_str).collect();
     match only.as_slice() {
-        // Ends only by SIGKILL.
-        ["ignores-sigterm"] => {
+        // Ends only by SIGKILL. The file tells that it is so.
+        ["ignores-sigterm", file] => {
             ignore("TERM");
+            std::fs::write(file, "").unwrap();
             forever()
         }
         // Leaves a process in a session of its own that ignores SIGTERM, and ends.

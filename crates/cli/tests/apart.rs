@@ -16,7 +16,7 @@ fn proc(scratch: &Scratch, world: u32, proc: u32, run: u32, more_of_ad: &str) ->
     );
     std::fs::write(&ad, text).unwrap();
     let folder = scratch.path("meet");
-    Job::here(&["--meet", &folder, "--grace", "1s", "--meet-timeout", "20s", "--prefix", ""])
+    Job::here(&["--meet", &folder, "--grace", "5s", "--meet-timeout", "20s", "--prefix", ""])
         .variable("_CONDOR_JOB_AD", &ad)
         .script("echo attempt $RALLYPOINT_ATTEMPT rank $RALLYPOINT_RANK; [ $RALLYPOINT_ATTEMPT != 0 ] || exec sleep 100")
         .start()

@@ -156,12 +156,12 @@ fn kill_at(stage: Stage, victim: usize) -> (Vec<Ran>, f64) {
         members.push(member(&folder, &["--rank", &rank.to_string()], &script));
         leader_port(&folder);
     }
+    let agents: Vec<u32> = members.iter().map(Running::agent).collect();
     match stage {
         Stage::BetweenOfferAndRoster => members[0].wait_for_output("2 of 3"),
         Stage::InTheMiddle => wait_until("the members", || job::leftovers(&mark).len() >= 3),
         Stage::DuringTheStop => members[0].wait_for_output("has failed"),
     }
-    let agents: Vec<u32> = members.iter().map(Running::agent).collect();
     let killed = Instant::now();
     job::kill(agents[victim], "KILL");
     let mut ran: Vec<Ran> = members.into_iter().map(Running::wait).collect();
@@ -244,12 +244,14 @@ fn leftovers_are_stepped_over_and_other_jobs_refused() {
     job::kill(dead.pid(), "KILL");
     drop(dead.wait());
     assert_eq!(entries(&folder), 1);
-    let members = three(&folder, &[], SERVE_OR_WORK);
+    let done = scratch.path("done");
+    let members = three(&folder, &[], &format!("while [ ! -e {done} ]; do sleep 0.02; done"));
     // A fourth finds the job running.
     members[0].wait_for_output("3 members on 1 host");
     let fourth = member(&folder, &["--rank", "0"], SERVE_OR_WORK).wait();
     assert_eq!(fourth.code, 64, "{}", fourth.stderr);
     assert!(fourth.stderr.contains("the job is running already"), "{}", fourth.stderr);
+    std::fs::write(done, "").unwrap();
     for run in members.into_iter().map(Running::wait) {
         assert_eq!(run.code, 0, "{}", run.stderr);
     }

@@ -5,7 +5,6 @@
 mod job;
 
 use job::{Job, Scratch, habit, leftovers, port_is_free, wait_until};
-use std::time::Duration;
 
 #[test]
 fn parameter_servers_end_when_the_workers_have_finished() {
@@ -111,11 +110,15 @@ fn exit_codes_are_the_first_failures() {
 
 #[test]
 fn who_ignores_sigterm_is_killed_after_the_grace() {
-    let run = Job::here(&["--ps", "1", "--workers", "1", "--grace", "1s"])
-        .script(&format!("[ $RALLYPOINT_ROLE = ps ] && exec {} ignores-sigterm; sleep 0.5", habit()))
-        .run();
+    let scratch = Scratch::new("ignores");
+    let ready = scratch.path("ready");
+    let script = format!(
+        "[ $RALLYPOINT_ROLE = ps ] && exec {} ignores-sigterm {ready}; while [ ! -e {ready} ]; do sleep 0.02; done",
+        habit()
+    );
+    let run = Job::here(&["--ps", "1", "--workers", "1", "--grace", "1s"]).script(&script).run();
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!((1.4..9.0).contains(&run.seconds), "{}", run.seconds);
+    assert!((1.0..9.0).contains(&run.seconds), "{}", run.seconds);
     assert!(run.stderr.contains("stopped (killed by SIGKILL)"), "{}", run.stderr);
 }
 
@@ -188,7 +191,10 @@ fn logs_tee_and_quiet() {
 fn events_tell_the_story() {
     let scratch = Scratch::new("events");
     let file = scratch.path("events");
-    let script = format!("[ $RALLYPOINT_ROLE = ps ] && exec {} listens; sleep 2", habit());
+    let script = format!(
+        "[ $RALLYPOINT_ROLE = ps ] && exec {} listens; while ! grep -q listening {file}; do sleep 0.02; done",
+        habit()
+    );
     let run = Job::here(&["--ps", "1", "--workers", "1", "--events", &file]).script(&script).run();
     assert_eq!(run.code, 0, "{}", run.stderr);
     let events: Vec<serde_json::Value> = std::fs::read_to_string(file)
@@ -254,11 +260,12 @@ fn one_ctrl_c_stops_gracefully_and_two_at_once() {
     let run = running.wait();
     assert_eq!(run.code, 67, "{}", run.stderr);
     assert_eq!(std::fs::read_to_string(&told).unwrap(), "got TERM\n");
-    let stubborn = Job::here(&["--workers", "1", "--grace", "60s"]).habit(&["ignores-sigterm"]).start();
-    stubborn.wait_for_output("1 member on 1 host");
-    std::thread::sleep(Duration::from_millis(200));
+    let ready = scratch.path("ready");
+    let stubborn =
+        Job::here(&["--workers", "1", "--grace", "60s"]).habit(&["ignores-sigterm", &ready]).start();
+    wait_until("the member", || std::path::Path::new(&ready).exists());
     stubborn.signal("INT");
-    std::thread::sleep(Duration::from_millis(300));
+    stubborn.wait_for_output("SIGINT came: stopping");
     stubborn.signal("INT");
     let run = stubborn.wait();
     assert_eq!(run.code, 67);
@@ -438,8 +445,7 @@ fn a_process_that_keeps_the_output_open_delays_nobody() {
 }
 
 /// Takes a second to save what it has, and says how often it was asked to end.
-const SAVES: &str =
-    "trap 'echo told; sleep 1.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+const SAVES: &str = "trap 'echo told; sleep 1.2; echo saved; exit 0' TERM; echo ready; : > ${READY:-/dev/null}; while :; do sleep 0.05; done";
 
 #[test]
 fn what_a_wrapper_started_has_the_grace_too_and_is_asked_once() {
@@ -456,6 +462,24 @@ fn what_a_wrapper_started_has_the_grace_too_and_is_asked_once() {
         assert_eq!((count("told"), count("saved")), (1, 1), "{child}: {}", run.stdout);
         assert!(!run.stderr.contains("left behind"), "{child}: {}", run.stderr);
     }
+}
+
+#[test]
+fn what_a_member_left_that_ended_by_itself_just_before_is_asked_too() {
+    // Its child keeps the output open, so its last words are awaited when the other fails.
+    let scratch = Scratch::new("just-before");
+    let until_ready = "while [ ! -e $READY ]; do sleep 0.02; done";
+    let script = format!(
+        "[ $RALLYPOINT_RANK = 0 ] && sh -c \"$SAVES\" & {until_ready}; sleep 0.1; exit $((3 * RALLYPOINT_RANK))"
+    );
+    let run = Job::here(&["--workers", "2", "--grace", "20s"])
+        .variable("SAVES", SAVES)
+        .variable("READY", &scratch.path("ready"))
+        .script(&script)
+        .run();
+    assert_eq!(run.code, 3, "{}", run.stderr);
+    assert_eq!(run.stdout.matches("told").count(), 1, "{}", run.stdout);
+    assert!(run.seconds < 10.0, "{}", run.seconds);
 }
 
 #[test]

@@ -26,9 +26,10 @@ const LISTEN_CHECK: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_secs(2);
 /// A member's last words may take this long to come through its pipe.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How soon, and then how often, is looked for what ended members have left, while all are asked to end.
+/// How soon, and then how often, is looked for orphans while all are asked to end.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
 /// What members that ended by themselves have left has this long.
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
 /// The most that is read of `RALLYPOINT_ERROR_FILE`.
@@ -83,8 +84,8 @@ pub(super) struct Executor {
     pub(super) wake: Rc<Notify>,
     next_listen_check: Option<Instant>,
     asked: Asked,
-    /// All have been asked to end.
-    stopping: bool,
+    /// When all were asked to end.
+    stopping: Option<Instant>,
     /// All have been ended.
     killed: bool,
     kill_at: Option<Instant>,
@@ -114,7 +115,7 @@ impl Executor {
             wake: Rc::new(Notify::new()),
             next_listen_check: None,
             asked: Asked::default(),
-            stopping: false,
+            stopping: None,
             killed: false,
             kill_at: None,
             next_look: None,
@@ -125,7 +126,7 @@ impl Executor {
     /// Starts a member; a program that cannot be started has ended.
     pub(super) fn start(&mut self, rank: u32) -> Option<Happened> {
         let launch = self.launches.get_mut(&rank)?;
-        let opened = if self.stopping {
+        let opened = if self.stopping.is_some() {
             Err(std::io::Error::other("the job is ending"))
         } else {
             launch.port.as_mut().map_or(Ok(()), HeldPort::open)
@@ -176,16 +177,16 @@ impl Executor {
     pub(super) fn stop(&mut self, grace: Duration) {
         let now = Instant::now();
         self.kill_at = Some(self.kill_at.map_or(now + grace, |before| before.min(now + grace)));
-        if !std::mem::replace(&mut self.stopping, true) {
+        if self.stopping.is_none() {
+            self.stopping = Some(now);
             self.next_look = Some(now + FIRST_LOOK);
-            let members = self.running.values().filter(|running| running.gone.is_none());
-            members.for_each(|running| self.asked.group(running.pid));
+            self.running.values().for_each(|running| self.asked.group(running.pid));
         }
     }
 
     /// Ends every process below this one, now.
     pub(super) fn kill(&mut self) {
-        self.stopping = true;
+        self.stopping.get_or_insert_with(Instant::now);
         self.killed = true;
         self.kill_at = None;
         self.next_look = None;
@@ -207,7 +208,7 @@ impl Executor {
         let last_words =
             self.running.values().filter_map(|running| running.gone.map(|(_, until)| until)).min();
         // Who is kept after its last words is looked at with what it has left.
-        let last_words = last_words.filter(|until| !self.stopping || *until > Instant::now());
+        let last_words = last_words.filter(|until| self.stopping.is_none() || *until > Instant::now());
         [self.next_listen_check, self.kill_at, self.next_look, last_words].into_iter().flatten().min()
     }
 
@@ -229,8 +230,8 @@ impl Executor {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill();
         }
-        if self.next_look.is_some_and(|at| at <= now) {
-            self.next_look = Some(now + LOOK_AGAIN);
+        if let (Some(since), true) = (self.stopping, self.next_look.is_some_and(|at| at <= now)) {
+            self.next_look = Some(now + (now - since).clamp(LOOK_AGAIN, LOOK_SELDOM));
             self.ask_orphans();
         }
         let all_gone = self.running.values().all(|running| running.gone.is_some());
@@ -253,20 +254,15 @@ impl Executor {
     /// asked to end has ended when all that it started has, or when the grace is over. What has left the group is
     /// anybody's, and awaited with the last.
     fn is_awaited(&self, running: &Running, all_gone: bool) -> bool {
-        self.stopping
+        self.stopping.is_some()
             && !self.killed
             && if all_gone { sys::has_children() } else { sys::group_exists(running.pid) }
     }
 
-    /// What stands in a group of its own hears nothing from its member's. Once whoever started it is gone, nobody
-    /// else would pass the signal on.
+    /// What stands in a group of its own hears nothing from its member's group, which was asked. Once whoever
+    /// started it is gone, nobody else would pass the signal on.
     fn ask_orphans(&mut self) {
-        for child in tree::children() {
-            let is_member = self.running.values().any(|running| running.pid == child.pid);
-            if !is_member {
-                self.asked.process(child);
-            }
-        }
+        tree::children().for_each(|child| self.asked.process(child));
     }
 
     /// A member's process is gone: what it left in its group is asked to go too.

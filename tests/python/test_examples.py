@@ -10,10 +10,10 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 import rallypoint
 
@@ -147,14 +147,6 @@ def test_submit_refuses_an_environment_that_nobody_wrote(tmp_path: Path) -> None
     assert "no environment '99 3'" in done.stderr
 
 
-def wait_for(text: str, log: Path, processes: list[subprocess.Popen[bytes]]) -> None:
-    until = time.monotonic() + LIMIT
-    while text not in log.read_text():
-        assert all(process.poll() is None for process in processes), f"one ended before {text!r}: {log.read_text()}"
-        assert time.monotonic() < until, f"waited too long for {text!r}: {log.read_text()}"
-        time.sleep(0.05)
-
-
 def steps_done(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"done, (\d+) steps here", text)]
 
@@ -174,12 +166,15 @@ def test_three_terminals_start_together_and_end_in_peace(tmp_path: Path) -> None
             command = [sys.executable, "local.py", "3", str(index)]
             terminals.append(subprocess.Popen(command, cwd=EXAMPLES / "local", env=environ, stdout=log, stderr=log))
 
+    def says(text: str) -> None:
+        wait_for(text, lambda: text in logs[0].read_text(), LIMIT, logs[0].read_text, running=terminals)
+
     try:
         start(0)
         # The first to come hears who is missing.
-        wait_for("missing: worker 0 (rank 1), worker 1 (rank 2)", logs[0], terminals)
+        says("missing: worker 0 (rank 1), worker 1 (rank 2)")
         start(1)
-        wait_for("missing: worker 1 (rank 2)", logs[0], terminals)
+        says("missing: worker 1 (rank 2)")
         assert "step" not in logs[1].read_text()
         start(2)
         assert [terminal.wait(LIMIT) for terminal in terminals] == [0, 0, 0], [log.read_text() for log in logs]

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
@@ -75,14 +76,6 @@ def members(events: Path) -> dict[tuple[str, int], int]:
     return {(event["role"], event["index"]): event["pid"] for event in started}
 
 
-def wait_for(what: str, found: "callable[[], bool]", process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + LIMIT
-    while not found():
-        assert process.poll() is None, f"the job ended before {what}"
-        assert time.monotonic() < until, f"waited too long for {what}"
-        time.sleep(0.05)
-
-
 def test_a_killed_parameter_server_ends_the_job(tmp_path: Path) -> None:
     events, log = tmp_path / "events", tmp_path / "log"
     args = ("--ps", "1", "--workers", "2", "--events", str(events), "--grace", "5s")
@@ -90,7 +83,7 @@ def test_a_killed_parameter_server_ends_the_job(tmp_path: Path) -> None:
         job = subprocess.Popen(
             command(*args, script="digits/train.py", options=("--steps", "1000000")), stdout=out, stderr=out, text=True
         )
-        wait_for("training", lambda: accuracies(log.read_text()) != [], job)
+        wait_for("training", lambda: accuracies(log.read_text()), LIMIT, log.read_text, running=[job])
         killed = time.monotonic()
         os.kill(members(events)[("ps", 0)], signal.SIGKILL)
         assert job.wait(timeout=LIMIT) == 137
@@ -103,7 +96,7 @@ def test_a_coordinators_worker_comes_back_at_its_address(tmp_path: Path) -> None
     args = ("--chief", "--ps", "1", "--workers", "2", "--restart", "worker=1", "--events", str(events))
     with log.open("w") as out:
         job = subprocess.Popen(command(*args, script="coordinator/train.py"), stdout=out, stderr=out, text=True)
-        wait_for("training", lambda: accuracies(log.read_text()) != [], job)
+        wait_for("training", lambda: accuracies(log.read_text()), LIMIT, log.read_text, running=[job])
         os.kill(members(events)[("worker", 1)], signal.SIGKILL)
         assert job.wait(timeout=LIMIT) == 0, log.read_text()
     assert "restarted once" in log.read_text()

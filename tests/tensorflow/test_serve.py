@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
@@ -31,14 +31,6 @@ def accuracies(text: str) -> list[float]:
 def events(file: Path, name: str) -> list[dict]:
     lines = file.read_text().splitlines() if file.exists() else []
     return [event for event in map(json.loads, lines) if event["event"] == name]
-
-
-def wait_for(what: str, found: Callable[[], bool], process: subprocess.Popen) -> None:
-    until = time.monotonic() + LIMIT
-    while not found():
-        assert process.poll() is None, f"ended with {process.returncode} before {what}"
-        assert time.monotonic() < until, f"waited too long for {what}"
-        time.sleep(0.005)
 
 
 def free_ports(count: int) -> list[int]:
@@ -98,7 +90,7 @@ def test_a_killed_served_worker_comes_back_and_works_on(tmp_path: Path) -> None:
     with output.open("w") as out:
         command = run_command(*args, "--events", str(log), script="coordinator/train.py")
         job = subprocess.Popen(command, stdout=out, stderr=out)
-        wait_for("training", lambda: accuracies(output.read_text()) != [], job)
+        wait_for("training", lambda: accuracies(output.read_text()), LIMIT, output.read_text, running=[job])
         before = len(accuracies(output.read_text()))
         [worker] = [event for event in events(log, "started") if event["role"] == "worker"]
         os.kill(worker["pid"], signal.SIGKILL)
@@ -115,7 +107,7 @@ def test_a_served_ps_that_somebody_else_stops_has_failed(tmp_path: Path) -> None
     args = ("--ps", "1", "--workers", "1", "--serve", "ps", "--events", str(log))
     with output.open("w") as out:
         job = subprocess.Popen([RALLYPOINT, "run", *args, "--tensorflow", sys.prefix, "--", "sleep", "1000"], stderr=out)
-        wait_for("a server", lambda: events(log, "listening") != [], job)
+        wait_for("a server", lambda: events(log, "listening"), LIMIT, running=[job])
         os.kill(events(log, "started")[0]["pid"], signal.SIGTERM)
         assert job.wait(timeout=LIMIT) == 143
     assert "somebody else told the server to stop" in output.read_text()
@@ -139,7 +131,7 @@ def test_sigterm_during_load(tmp_path: Path) -> None:
     for _ in range(5):
         process = start("--tf-config", config)
         maps = Path(f"/proc/{process.pid}/maps")
-        wait_for("the library", lambda: "libtensorflow" in maps.read_text(), process)
+        wait_for("the library", lambda: "libtensorflow" in maps.read_text(), running=[process], pause=0.005)
         process.terminate()
         output, _ = process.communicate(timeout=10)
         assert (process.returncode, output) == (0, "")

@@ -233,6 +233,19 @@ fn a_failed_member_may_come_back_to_its_port() {
 }
 
 #[test]
+fn nothing_of_the_earlier_run_is_there_when_a_member_comes_back() {
+    let scratch = Scratch::new("earlier");
+    let file = scratch.path("left");
+    let leave = format!("sh -c \"trap '' TERM; echo \\$\\$ > {file}; while :; do sleep 0.05; done\" &");
+    let look = format!("for i in $(seq 100); do kill -0 $(cat {file}) || exit 0; sleep 0.05; done; exit 5");
+    let script =
+        format!("[ -s {file} ] && {{ {look}; }}; {leave} while [ ! -s {file} ]; do sleep 0.02; done; exit 3");
+    let run = Job::here(&["--workers", "1", "--restart", "worker=1"]).script(&script).run();
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("restarted once"), "{}", run.stderr);
+}
+
+#[test]
 fn a_tolerated_failure_lets_the_others_go_on() {
     let script = "[ $RALLYPOINT_RANK = 0 ] && exit 9; sleep 0.3; echo survived";
     let run = Job::here(&["--workers", "2", "--tolerate", "worker"]).script(script).run();

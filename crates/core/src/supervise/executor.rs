@@ -90,6 +90,8 @@ pub(super) struct Executor {
     killed: bool,
     kill_at: Option<Instant>,
     next_look: Option<Instant>,
+    /// The groups of members that have ended.
+    earlier: HashMap<u32, u32>,
     /// Ended children that are no members: adopted orphans, and what else this agent has started.
     pub(super) strays: Vec<sys::Reaped>,
 }
@@ -119,12 +121,17 @@ impl Executor {
             killed: false,
             kill_at: None,
             next_look: None,
+            earlier: HashMap::new(),
             strays: Vec::new(),
         })
     }
 
     /// Starts a member; a program that cannot be started has ended.
     pub(super) fn start(&mut self, rank: u32) -> Option<Happened> {
+        // Whoever is left of its earlier run was asked to go, and may have its port and its devices.
+        if let Some(group) = self.earlier.remove(&rank) {
+            tree::kill_group(group);
+        }
         let launch = self.launches.get_mut(&rank)?;
         let opened = if self.stopping.is_some() {
             Err(std::io::Error::other("the job is ending"))
@@ -270,6 +277,7 @@ impl Executor {
         let running = self.running.remove(&rank)?;
         let (reaped, _) = running.gone?;
         self.asked.group(running.pid);
+        self.earlier.insert(rank, running.pid);
         let launch = self.launches.get_mut(&rank)?;
         if let Some(port) = &mut launch.port {
             port.close();

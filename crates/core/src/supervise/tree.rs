@@ -35,6 +35,14 @@ pub(super) fn children() -> impl Iterator<Item = Process> {
     all_processes().filter(move |process| process.parent == me)
 }
 
+/// Ends those below this process that stand in a group whose first process is long gone. Not the group by its
+/// number, which may be another's by now.
+pub(super) fn kill_group(group: u32) {
+    for process in descendants().into_iter().filter(|process| process.group == group) {
+        sys::kill(process.pid, libc::SIGKILL, false);
+    }
+}
+
 fn own_pid() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }

@@ -16,6 +16,12 @@ trap 'echo $SLURM_RESTART_COUNT > checkpoint-$SLURM_JOB_ID-USR1-$RALLYPOINT_RANK
 echo up
 while :; do sleep 0.1; done
 """
+# The same below a shell that dies of SIGTERM at once, and it takes a second.
+WRAPPED = """
+sh -c "trap 'sleep 1; : > checkpoint-$SLURM_JOB_ID-TERM-$RALLYPOINT_RANK; exit 0' TERM
+echo up
+while :; do sleep 0.1; done" & wait
+"""
 TASK, LAUNCHER = "srun ", ""
 MODES = pytest.mark.parametrize("mode", [TASK, LAUNCHER], ids=["task", "launcher"])
 
@@ -57,9 +63,10 @@ def test_a_worker_that_fails_on_one_node(cluster: Cluster, mode: str) -> None:
     job.leaves_nothing()
 
 
+@pytest.mark.parametrize("script", [CHECKPOINT, WRAPPED], ids=["program", "wrapped"])
 @MODES
-def test_scancel_gives_time_for_a_checkpoint(cluster: Cluster, mode: str) -> None:
-    job = training(cluster, mode)
+def test_scancel_gives_time_for_a_checkpoint(cluster: Cluster, mode: str, script: str) -> None:
+    job = training(cluster, mode, script=script)
     cluster.call("scancel", job.id)
     assert job.wait() == "CANCELLED"
     job.leaves_nothing()

@@ -42,6 +42,19 @@ fn main() {
                 .unwrap();
             forever()
         }
+        // Forks into a session of its own and lets the parent exit, again and again, for a minute at the most.
+        ["escapes", mark, pause_ms] => {
+            for _ in 0..3 {
+                escape(mark, pause_ms, "60000");
+            }
+        }
+        ["escapes", mark, pause_ms, left_ms] => {
+            let (pause, left): (u64, u64) = (pause_ms.parse().unwrap(), left_ms.parse().unwrap());
+            std::thread::sleep(Duration::from_millis(pause));
+            if left > pause {
+                escape(mark, pause_ms, &(left - pause.max(1)).to_string());
+            }
+        }
         ["floods", megabytes] => {
             let line = [b'x'; 99].iter().copied().chain([b'\n']).collect::<Vec<u8>>().repeat(1000);
             let mut stdout = std::io::stdout().lock();
@@ -86,6 +99,17 @@ fn main() {
             println!("listening on {port}");
             forever_with(listener)
         }
+        // Listens, and is done when a file is there.
+        ["listens-until", file] => {
+            let address = std::env::var("RALLYPOINT_ADDRESS").unwrap();
+            let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+            let _listener = std::net::TcpListener::bind(("::", port)).unwrap();
+            let started = Instant::now();
+            while !std::path::Path::new(file).exists() {
+                assert!(started.elapsed() < Duration::from_secs(300), "{file} has not come");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         // Takes a lock and waits for it for ever.
         ["hangs"] => {
             let (sender, receiver) = std::sync::mpsc::channel::<()>();
@@ -115,6 +139,12 @@ fn main() {
         }
         other => panic!("no such habit: {other:?}"),
     }
+}
+
+fn escape(mark: &str, pause_ms: &str, left_ms: &str) {
+    let me = std::env::current_exe().unwrap();
+    // Until the last look nobody may run out of processes.
+    _ = Command::new("setsid").arg(me).args(["escapes", mark, pause_ms, left_ms]).spawn();
 }
 
 /// For this process and what it starts: by a shell, since the standard library cannot.

@@ -14,16 +14,21 @@
 //!
 //! Looked for in this order, the nearer one wins, name by name: the file that `RALLYPOINT_CONFIG` names;
 //! `rallypoint.toml` in the working directory; `rallypoint/rallypoint.toml` in `~/.config`; `/etc/rallypoint.toml`.
-//! Never in parent directories, which may belong to anybody: the setup lines are run.
+//! Never in parent directories, which may belong to anybody: the setup lines are run. For the same reason a file is
+//! obeyed only if it belongs to this user or to root, and nobody else may write it.
 
+use crate::args::Args;
 use crate::exit::Failure;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command};
-use rallypoint::submit::Setup;
+use clap::{Arg, ArgMatches, Command, CommandFactory};
+use rallypoint::scheduler::submit::Setup;
 use rallypoint::variables as var;
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -31,6 +36,10 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
+    #[error("{} {problem}, and lines of such a file are run; hint: {fix}", file.display())]
+    NotYours { file: PathBuf, problem: String, fix: String },
+    #[error("{} is no regular file", file.display())]
+    NoFile { file: PathBuf },
     #[error("{}: {reason}", file.display())]
     Nonsense { file: PathBuf, reason: String },
     #[error("{}: [{table}] {key}: {reason}", file.display())]
@@ -71,15 +80,18 @@ impl Config {
             files.push((PathBuf::from(named), true));
         }
         files.push((PathBuf::from("rallypoint.toml"), false));
-        let home = std::env::var_os("XDG_CONFIG_HOME")
+        let home = std::env::var_os(var::XDG_CONFIG_HOME)
             .map(PathBuf::from)
-            .or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".config")));
+            .or_else(|| Some(Path::new(&std::env::var_os(var::HOME)?).join(".config")));
         files.extend(home.map(|home| (home.join("rallypoint/rallypoint.toml"), false)));
         files.push((PathBuf::from("/etc/rallypoint.toml"), false));
         let mut config = Config::default();
         for (path, must_exist) in files {
-            match std::fs::read_to_string(&path) {
-                Ok(text) => config.files.push((path.clone(), parse(&path, &text)?)),
+            match read_own(&path) {
+                Ok(text) => {
+                    let file = parse(&path, &text?)?;
+                    config.files.push((path, file));
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {}
                 Err(source) => return Err(ConfigError::Unreadable { file: path, source }),
             }
@@ -97,8 +109,12 @@ impl Config {
                 origin: path.display().to_string(),
             }),
             None => {
-                let names: Vec<&str> =
-                    self.files.iter().flat_map(|(_, file)| file.env.keys().map(String::as_str)).collect();
+                let mut names: Vec<&str> = Vec::new();
+                for name in self.files.iter().flat_map(|(_, file)| file.env.keys()) {
+                    if !names.contains(&name.as_str()) {
+                        names.push(name);
+                    }
+                }
                 let known = match names.is_empty() {
                     true => "none is known".to_owned(),
                     false => format!("there are {}", names.join(", ")),
@@ -108,15 +124,15 @@ impl Config {
         }
     }
 
-    /// What was typed, with the files' defaults for what was not.
-    pub(crate) fn complete(&self, typed: Vec<OsString>, command: &Command) -> Result<Vec<OsString>, Failure> {
-        if self.files.is_empty() {
-            return Ok(typed);
-        }
-        // What cannot be parsed is reported by the parse that counts.
-        let Ok(matches) = command.clone().try_get_matches_from(&typed) else { return Ok(typed) };
+    /// What was typed, with the files' defaults for what was not. `command` is what `matches` came from.
+    fn complete(
+        &self,
+        typed: Vec<OsString>,
+        command: &Command,
+        matches: &ArgMatches,
+    ) -> Result<Vec<OsString>, Failure> {
         let mut path = Vec::new();
-        let (mut matches, mut command) = (&matches, command);
+        let (mut matches, mut command) = (matches, command);
         while let Some((name, below)) = matches.subcommand() {
             let Some(subcommand) = command.find_subcommand(name) else { break };
             path.push(name);
@@ -148,6 +164,60 @@ impl Config {
         complete.splice(before_options..before_options, added);
         Ok(complete)
     }
+}
+
+/// What was typed, with the defaults of the files for what was not.
+pub(crate) fn complete(typed: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    let (command, Some(matches)) = so_far(&typed) else { return Ok(typed) };
+    match matches.subcommand_name() {
+        Some("run" | "submit") => Config::read()?.complete(typed, &command, &matches),
+        _ => Ok(typed),
+    }
+}
+
+/// What was typed as far as it can be understood without the files: an option may require another one that
+/// stands there. What cannot be parsed at all is reported by the parse that counts.
+fn so_far(typed: &[OsString]) -> (Command, Option<ArgMatches>) {
+    let mut command = Args::command().ignore_errors(true);
+    let matches = command.try_get_matches_from_mut(typed).ok();
+    command.build();
+    (command, matches)
+}
+
+/// The text of a file that only this user, or root, can have written.
+fn read_own(path: &Path) -> std::io::Result<Result<String, ConfigError>> {
+    let me = rustix::process::geteuid().as_raw();
+    let trusted = |meta: &std::fs::Metadata| match mistrust(meta.uid(), meta.mode(), me, path) {
+        None => Ok(()),
+        Some((problem, fix)) => Err(ConfigError::NotYours { file: path.to_owned(), problem, fix }),
+    };
+    // A named pipe would be waited at, for as long as nobody writes to it.
+    let mut file =
+        std::fs::File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let meta = file.metadata()?;
+    if let Err(error) = trusted(&meta) {
+        return Ok(Err(error));
+    }
+    if !meta.is_file() {
+        return Ok(Err(ConfigError::NoFile { file: path.to_owned() }));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(Ok(text))
+}
+
+/// Why a file is not obeyed, and what may be done about it.
+fn mistrust(owner: u32, mode: u32, me: u32, path: &Path) -> Option<(String, String)> {
+    if owner != me && owner != 0 {
+        let problem = format!("belongs to user {owner}, neither to you (user {me}) nor to root");
+        let fix = "put a copy of your own in its place if you trust it";
+        let elsewhere = if path.is_relative() { ", or start rallypoint in another directory" } else { "" };
+        return Some((problem, format!("{fix}{elsewhere}")));
+    }
+    (mode & 0o022 != 0).then(|| {
+        let problem = format!("may be written by others than its owner (mode {:03o})", mode & 0o777);
+        (problem, format!("chmod go-w {}", path.display()))
+    })
 }
 
 fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
@@ -198,8 +268,6 @@ fn is_overruled(key: &str, command: &Command, matches: &ArgMatches) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Args;
-    use clap::CommandFactory;
 
     fn config(files: &[(&str, &str)]) -> Config {
         let parse =
@@ -208,10 +276,9 @@ mod tests {
     }
 
     fn complete(config: &Config, typed: &str) -> String {
-        let typed = typed.split(' ').map(OsString::from).collect();
-        let mut command = Args::command();
-        command.build();
-        match config.complete(typed, &command) {
+        let typed: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
+        let (command, matches) = so_far(&typed);
+        match config.complete(typed, &command, &matches.unwrap()) {
             Ok(words) => words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
             Err(error) => format!("error: {error}"),
         }
@@ -232,7 +299,38 @@ mod tests {
             "rallypoint run --quiet --threads=off --grace 1s --roles ps,worker --tolerate x -- a --threads"
         );
         assert_eq!(complete(&config, "rallypoint plan --ps 2"), "rallypoint plan --ps 2");
-        assert_eq!(complete(&config, "rallypoint run --nonsense"), "rallypoint run --nonsense");
+    }
+
+    #[test]
+    fn what_a_typed_option_requires_may_stand_in_the_file() {
+        let config = config(&[("f.toml", "[run]\nlog-dir = 'logs'\nmeet = 'here'\nserve = 'ps'")]);
+        assert_eq!(
+            complete(&config, "rallypoint run --tee --rank 0 --tensorflow /opt/tf -- a"),
+            "rallypoint run --log-dir=logs --meet=here --serve=ps --tee --rank 0 --tensorflow /opt/tf -- a"
+        );
+        let submit = self::config(&[("f.toml", "[submit.htcondor]\nno-shared-fs = true")]);
+        assert_eq!(
+            complete(&submit, "rallypoint submit htcondor --input data -- a"),
+            "rallypoint submit htcondor --no-shared-fs --input data -- a"
+        );
+    }
+
+    #[test]
+    fn files_of_others_are_not_obeyed() {
+        let why = |owner, mode| {
+            mistrust(owner, mode, 1000, Path::new("f.toml")).map(|(problem, fix)| format!("{problem}: {fix}"))
+        };
+        assert_eq!(why(1000, 0o100644), None);
+        assert_eq!(why(0, 0o100644), None);
+        assert_eq!(why(1000, 0o100600), None);
+        let group = why(1000, 0o100664).unwrap();
+        assert_eq!(group, "may be written by others than its owner (mode 664): chmod go-w f.toml");
+        assert!(why(0, 0o100602).unwrap().contains("mode 602"));
+        let foreign = why(1001, 0o100600).unwrap();
+        assert!(
+            foreign.starts_with("belongs to user 1001, neither to you (user 1000) nor to root"),
+            "{foreign}"
+        );
     }
 
     #[test]
@@ -257,6 +355,6 @@ mod tests {
         assert_eq!(config.environment("tf").unwrap().lines, ["a"]);
         assert_eq!(config.environment("old").unwrap().origin, "far");
         let error = config.environment("tf18").unwrap_err().to_string();
-        assert!(error.contains("there are tf, old, tf; hint: write [env.tf18]"), "{error}");
+        assert!(error.contains("there are tf, old; hint: write [env.tf18]"), "{error}");
     }
 }

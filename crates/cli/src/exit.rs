@@ -1,6 +1,9 @@
 //! How the command ends: the documented exit codes, and errors as a person reads them.
 
-use std::io::Write;
+use crate::printable::printable;
+use crate::voice;
+use rallypoint::outcome::OwnCode;
+use rallypoint::serve::find::NotFound;
 use std::process::ExitCode;
 
 /// What a script can tell from the exit code. `docs/reference/exit-codes.md` is generated from [`Exit::ALL`].
@@ -47,7 +50,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// Any error that reaches the user.
-pub(crate) type Failure = Box<dyn std::error::Error>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Prints an error with its hint on a line of its own, and chooses the exit code.
 pub(crate) fn report(result: Result<Exit, Failure>) -> Exit {
@@ -62,11 +65,31 @@ pub(crate) fn report(result: Result<Exit, Failure>) -> Exit {
     {
         return Exit::Success;
     }
+    voice::say_last(error_text(error.as_ref()));
+    // Whoever looks for TensorFlow, and whenever: one code says that there is none.
+    match error.is::<NotFound>() {
+        true => Exit::Run(OwnCode::NotStarted.code()),
+        false => Exit::BadInput,
+    }
+}
+
+/// An error as a person reads it, with its hint on a line of its own.
+pub(crate) fn error_text(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
-    let mut stderr = std::io::stderr().lock();
-    _ = match text.split_once("; hint: ") {
-        Some((problem, hint)) => writeln!(stderr, "error: {problem}\nhint: {hint}"),
-        None => writeln!(stderr, "error: {text}"),
-    };
-    Exit::BadInput
+    match text.split_once("; hint: ") {
+        Some((problem, hint)) => complaint(problem, Some(hint)),
+        None => complaint(&text, None),
+    }
+}
+
+/// `error: ...`, and on a line of its own what may be done about it.
+pub(crate) fn complaint(problem: &str, hint: Option<&str>) -> String {
+    let hint = hint.map(|hint| format!("hint: {}\n", printable(hint))).unwrap_or_default();
+    format!("error: {}\n{hint}", printable(problem))
+}
+
+/// A line of a command that has no more to say than a few.
+pub(crate) fn say(line: &str) {
+    // At once, so that nobody else's lines come in between.
+    voice::say_if_heard(&format!("rallypoint: {}\n", printable(line)));
 }

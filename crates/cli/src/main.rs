@@ -2,28 +2,40 @@
 
 mod args;
 mod commands;
-mod company;
 mod config;
 mod exit;
+mod here;
+mod log;
+mod printable;
 mod private;
+mod program;
 #[cfg(test)]
 mod reference;
+mod run_mode;
 mod settings;
-mod srun;
 mod table;
 mod talk;
+mod usage;
+mod voice;
 
 use clap::{CommandFactory, FromArgMatches};
+use std::ffi::OsString;
 
 fn main() -> std::process::ExitCode {
     exit::report(run()).into()
 }
 
 fn run() -> Result<exit::Exit, exit::Failure> {
-    let mut command = args::Args::command();
-    command.build();
-    let typed = config::Config::read()?.complete(std::env::args_os().collect(), &command)?;
-    let matches = command.get_matches_from(typed);
-    let args = args::Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    commands::run(args, &matches)
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let parse = |words: &[OsString]| {
+        let matches = args::Args::command().try_get_matches_from(words)?;
+        Ok((args::Args::from_arg_matches(&matches)?, matches))
+    };
+    match parse(&config::complete(typed.clone())?) {
+        Ok((args, matches)) => {
+            log::begin(args.is_verbose());
+            commands::run(args, &matches)
+        }
+        Err(error) => Ok(usage::explain(&error, &typed)),
+    }
 }

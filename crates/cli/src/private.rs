@@ -4,39 +4,66 @@
 //! that is locked as long as its run lives; the next run on the machine removes what nobody holds.
 
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const LOCK: &str = "lock";
+/// Its name until the folder is known to take files.
+const LOCK_TO_BE: &str = "lock-to-be";
 /// Younger folders are left alone.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Exists as long as this value, in this process or in one that was forked from it.
+/// What must fit: a roster of hundreds of members does. An empty file can be made where nothing can be written.
+const ROOM: usize = 64 << 10;
+
+/// Exists as long as this value in the process that made it. A process that was forked from that one leaves it
+/// alone, unless the other one has died.
 pub(crate) struct PrivateFolder {
     pub(crate) path: PathBuf,
+    owner: u32,
     _lock: File,
 }
 
 impl PrivateFolder {
-    /// Makes one inside `parent`, after removing those of dead runs.
+    /// Makes one inside `parent`, after removing those of dead runs. What cannot be finished is not left.
     pub(crate) fn new(parent: &Path, now: SystemTime) -> io::Result<PrivateFolder> {
         let clock = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
         let path = parent.join(format!("rallypoint-{}-{clock:x}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        // Under its own name only when it is locked, so that nobody finds it unlocked meanwhile.
-        let unnamed = path.join("lock-to-be");
-        let lock = File::create_new(&unnamed)?;
-        lock.lock()?;
-        std::fs::rename(&unnamed, path.join(LOCK))?;
-        sweep(parent, path.metadata()?.uid(), clock);
-        Ok(PrivateFolder { path, _lock: lock })
+        let made = locked(&path).and_then(|lock| Ok((lock, path.metadata()?.uid())));
+        let (lock, uid) = made.inspect_err(|_| _ = std::fs::remove_dir_all(&path))?;
+        sweep(parent, uid, clock);
+        Ok(PrivateFolder { path, owner: std::process::id(), _lock: lock })
     }
 
-    pub(crate) fn remove(self) {
-        _ = std::fs::remove_dir_all(&self.path);
+    /// True in the process that made it, and in its child once that process is gone.
+    fn is_mine(&self) -> bool {
+        let parent = rustix::process::getppid().map(|parent| parent.as_raw_pid().unsigned_abs());
+        self.owner == std::process::id() || parent != Some(self.owner)
     }
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        if self.is_mine() {
+            _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// The lock of a new folder, which has shown that it can take files.
+fn locked(folder: &Path) -> io::Result<File> {
+    // Under its own name only when it is locked, so that nobody finds it unlocked meanwhile. Locked before anything is
+    // written: whoever dies of that leaves a folder that can be told from one of the living.
+    let unnamed = folder.join(LOCK_TO_BE);
+    let mut lock = File::create_new(&unnamed)?;
+    lock.lock()?;
+    lock.write_all(&[0; ROOM])?;
+    lock.set_len(0)?;
+    std::fs::rename(&unnamed, folder.join(LOCK))?;
+    Ok(lock)
 }
 
 /// Removes this user's folders whose runs are dead. What cannot be removed is left to the next run.
@@ -50,7 +77,8 @@ fn sweep(parent: &Path, owner: u32, now: u128) {
         }
         let path = entry.path();
         let mine = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == owner);
-        if mine && File::open(path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok()) {
+        let lock = File::open(path.join(LOCK)).or_else(|_| File::open(path.join(LOCK_TO_BE)));
+        if mine && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             _ = std::fs::remove_dir_all(&path);
         }
     }
@@ -78,23 +106,47 @@ mod tests {
         let dead = named("rallypoint-11-ab");
         std::fs::write(dead.join(LOCK), "").unwrap();
         std::fs::write(dead.join("roster.json"), "{}").unwrap();
+        let died_at_once = named("rallypoint-13-ab");
+        std::fs::write(died_at_once.join(LOCK_TO_BE), "").unwrap();
         let just_made = named("rallypoint-12-ab");
         let somebody_elses = named("rallypoint-notes");
         std::fs::write(somebody_elses.join(LOCK), "").unwrap();
         let began = SystemTime::now();
         let later = |seconds| began + Duration::from_secs(seconds);
         let living = PrivateFolder::new(&parent, began).unwrap();
-        assert!(!dead.exists());
+        assert!(!dead.exists() && !died_at_once.exists());
         let next = PrivateFolder::new(&parent, later(61)).unwrap();
         assert!(living.path.join(LOCK).exists() && just_made.exists() && somebody_elses.exists());
         // Its process has died: the lock is gone, the folder is not.
-        let PrivateFolder { path: died, _lock } = living;
-        drop(_lock);
-        PrivateFolder::new(&parent, later(59)).unwrap().remove();
+        let died = living.path.clone();
+        std::mem::forget(living);
+        std::fs::write(died.join("lock-to-be"), "").unwrap();
+        std::fs::rename(died.join("lock-to-be"), died.join(LOCK)).unwrap();
+        drop(PrivateFolder::new(&parent, later(59)).unwrap());
         assert!(died.exists(), "too young");
-        PrivateFolder::new(&parent, later(62)).unwrap().remove();
+        drop(PrivateFolder::new(&parent, later(62)).unwrap());
         assert!(!died.exists() && next.path.exists());
-        next.remove();
+        drop(next);
+        assert_eq!(std::fs::read_dir(&parent).unwrap().count(), 2, "{just_made:?} and {somebody_elses:?}");
+        std::fs::remove_dir_all(&parent).unwrap();
+    }
+    #[test]
+    fn a_forked_process_leaves_the_folder_to_its_owner() {
+        let parent = std::env::temp_dir().join(format!("private-owner-{}", std::process::id()));
+        std::fs::create_dir_all(&parent).unwrap();
+        let folder = PrivateFolder::new(&parent, SystemTime::now()).unwrap();
+        let path = folder.path.clone();
+        let ours = std::os::unix::process::parent_id();
+        // As seen by the agent, whose parent is the guard, and by one whose guard was killed.
+        let agent =
+            PrivateFolder { owner: ours, path: path.clone(), _lock: folder._lock.try_clone().unwrap() };
+        drop(agent);
+        assert!(path.exists());
+        let killed =
+            PrivateFolder { owner: u32::MAX, path: path.clone(), _lock: folder._lock.try_clone().unwrap() };
+        drop(killed);
+        assert!(!path.exists());
+        drop(folder);
         std::fs::remove_dir_all(&parent).unwrap();
     }
 }

@@ -5,8 +5,10 @@
 use crate::args::Args;
 use crate::exit::Exit;
 use clap::{Arg, Command, CommandFactory};
+use rallypoint::framework::FRAMEWORKS;
 use rallypoint::outcome::OwnCode;
-use rallypoint::variables::{ALL, Family, Use};
+use rallypoint::scheduler::SCHEDULERS;
+use rallypoint::variables::{Family, Use, of};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -102,17 +104,20 @@ fn cell(text: &str) -> String {
 
 fn variables() -> String {
     let mut page = format!("{GENERATED}# Environment variables\n");
-    for (family, title) in [
-        (Family::Rallypoint, "Set for the child by rallypoint"),
-        (Family::TensorFlow, "TensorFlow"),
-        (Family::Slurm, "Slurm"),
-        (Family::HtCondor, "HTCondor"),
-        (Family::Devices, "Devices"),
-        (Family::Network, "Network"),
-        (Family::Machine, "The machine"),
-    ] {
+    let mut families = vec![("Set for the child by rallypoint", of(Family::Rallypoint))];
+    let frameworks =
+        FRAMEWORKS.iter().map(|framework| (framework.title(), of(Family::Framework(framework.name()))));
+    families.extend(frameworks.filter(|(_, variables)| !variables.is_empty()));
+    let rooms = SCHEDULERS.iter().map(|scheduler| (scheduler.source().heading, scheduler.variables()));
+    families.extend(rooms.filter(|(_, variables)| !variables.is_empty()));
+    families.extend([
+        ("Devices", of(Family::Devices)),
+        ("Network", of(Family::Network)),
+        ("The machine", of(Family::Machine)),
+    ]);
+    for (title, variables) in families {
         _ = writeln!(page, "\n## {title}\n\n| variable | use | meaning |\n|---|---|---|");
-        for variable in ALL.iter().filter(|variable| variable.family == family) {
+        for variable in variables {
             let usage = match variable.usage {
                 Use::Read => "read",
                 Use::Set => "set",

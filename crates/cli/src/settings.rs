@@ -1,16 +1,17 @@
 //! From arguments as typed to settings as meant.
 
-use crate::args::{AddressArgs, CapturedArgs, FrameworkArg, GpuArgs, OnArg, PlaceArg, RoleArgs, SourceArgs};
+use crate::args::{AddressArgs, CapturedArgs, GpuArgs, PlaceArg, RoleArgs, SourceArgs};
 use crate::exit::Failure;
 use rallypoint::address::{Choice, HostRule};
 use rallypoint::allocation::Allocation;
-use rallypoint::environ::{Environ, FileOverrides};
-use rallypoint::framework::Framework;
+use rallypoint::environ::{Environ, MovedFiles};
+use rallypoint::network;
 use rallypoint::plan::{GpuRequest, JobSpec, Plan};
 use rallypoint::roles::{PsPlace, RoleRequest, Workers};
 use rallypoint::roster::Addressing;
+use rallypoint::scheduler;
 use rallypoint::scheduler::hypothetical::{self, Hypothesis};
-use rallypoint::scheduler::{self, On};
+use rallypoint::variables as var;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -52,11 +53,12 @@ pub(crate) fn role_request(args: &RoleArgs) -> Result<RoleRequest, Failure> {
 /// The environment to look at: a captured one, or our own.
 pub(crate) fn environ(args: &CapturedArgs) -> Result<Environ, Failure> {
     match &args.environ {
-        None => Ok(Environ::here()),
+        None => Ok(scheduler::environ_here()),
         Some(file) => {
-            let overrides =
-                FileOverrides { job_ad: args.job_ad.clone(), machine_ad: args.machine_ad.clone() };
-            Ok(Environ::from_file(file, &overrides)?)
+            let ads = [(var::CONDOR_JOB_AD, &args.job_ad), (var::CONDOR_MACHINE_AD, &args.machine_ad)];
+            let moved: MovedFiles =
+                ads.into_iter().filter_map(|(variable, ad)| Some((variable, ad.clone()?))).collect();
+            Ok(scheduler::environ_from_file(file, &moved)?)
         }
     }
 }
@@ -80,25 +82,7 @@ fn allocation(source: &SourceArgs, spec: &JobSpec) -> Result<(Allocation, Enviro
         return Ok((hypothetical::allocation(&hypothesis, &spec.roles)?, nothing));
     }
     let environ = environ(&source.captured)?;
-    Ok((scheduler::allocation(&environ, on(source.on), &spec.roles)?, environ))
-}
-
-pub(crate) fn on(arg: OnArg) -> On {
-    match arg {
-        OnArg::Auto => On::Auto,
-        OnArg::Slurm => On::Slurm,
-        OnArg::Htcondor => On::HtCondor,
-        OnArg::Local => On::Local,
-    }
-}
-
-pub(crate) fn framework(arg: FrameworkArg) -> Framework {
-    match arg {
-        FrameworkArg::Tensorflow => Framework::TensorFlow,
-        FrameworkArg::Torch => Framework::Torch,
-        FrameworkArg::Jax => Framework::Jax,
-        FrameworkArg::Plain => Framework::Plain,
-    }
+    Ok((scheduler::allocation(&environ, source.on, &spec.roles)?, environ))
 }
 
 pub(crate) fn addressing(args: &AddressArgs) -> Result<Addressing, Failure> {
@@ -112,5 +96,6 @@ pub(crate) fn addressing(args: &AddressArgs) -> Result<Addressing, Failure> {
         (None, Some(network)) => Some(Choice::Network(network.parse()?)),
         (None, None) => None,
     };
+    let own = own.map(|choice| network::own_address(&choice)).transpose()?;
     Ok(Addressing { rule, own })
 }

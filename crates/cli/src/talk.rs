@@ -1,8 +1,11 @@
 //! What `run` tells a person, on stderr: lines, a progress bar on a terminal, the closing table.
 
+use crate::log;
+use crate::printable::printable;
 use crate::table::{Align, Table, digits};
+use crate::voice::Voice;
 use rallypoint::supervise::{ClosingRow, Notice};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// How much is said.
@@ -20,11 +23,14 @@ pub(crate) struct Talk {
     terminal: bool,
     /// A progress bar stands on the current line.
     bar: bool,
+    voice: Voice,
 }
 
 impl Talk {
     pub(crate) fn new(loudness: Loudness) -> Talk {
-        Talk { loudness, terminal: std::io::stderr().is_terminal(), bar: false }
+        let voice = Voice::new();
+        log::through(voice.queue());
+        Talk { loudness, terminal: std::io::stderr().is_terminal(), bar: false, voice }
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {
@@ -38,13 +44,8 @@ impl Talk {
         }
         match notice {
             Notice::Waiting { come, world, missing, waited } if self.terminal => {
-                let width = 20u32;
-                let full = (width * come / world.max(1)) as usize;
-                let bar = format!("{}{}", "#".repeat(full), ".".repeat(width as usize - full));
-                let missing: String = missing.chars().take(60).collect();
-                let text =
-                    format!("\r\x1b[Krallypoint: [{bar}] {come}/{world}{} missing: {missing}", times(waited));
-                self.write(&text);
+                let line = bar(columns(), come, world, &printable(&missing), &times(waited));
+                self.write(format!("\r\x1b[K{line}"));
                 self.bar = true;
             }
             Notice::Waiting { come, world, missing, waited } => {
@@ -56,11 +57,12 @@ impl Talk {
             Notice::Line(line) | Notice::Start(line) | Notice::Failure(line) | Notice::Verdict(line) => {
                 self.line(&line);
             }
-            Notice::Closing(rows) => {
+            Notice::Closing(mut rows) => {
                 self.end_bar();
+                rows.iter_mut().for_each(clean);
                 let mut out = Vec::new();
                 if write_closing(&mut out, &rows).is_ok() {
-                    self.write(&String::from_utf8_lossy(&out));
+                    self.write(String::from_utf8_lossy(&out).into_owned());
                 }
             }
         }
@@ -68,26 +70,85 @@ impl Talk {
 
     fn line(&mut self, line: &str) {
         self.end_bar();
-        self.write(&format!("rallypoint: {line}\n"));
+        self.write(format!("rallypoint: {}\n", printable(line)));
     }
 
     /// Leaves the line of the progress bar, for whatever is printed next.
-    pub(crate) fn end_bar(&mut self) {
+    fn end_bar(&mut self) {
         if std::mem::take(&mut self.bar) {
-            self.write("\n");
+            self.write("\n".to_owned());
         }
     }
 
     /// One write a line, so that members' lines do not come in between.
-    fn write(&self, text: &str) {
-        _ = std::io::stderr().lock().write_all(text.as_bytes());
+    fn write(&mut self, text: String) {
+        self.voice.say(text);
     }
+
+    /// An error that ends the job, and then nothing more.
+    pub(crate) fn error(&mut self, error: &dyn std::error::Error) {
+        self.end_bar();
+        self.write(crate::exit::error_text(error));
+    }
+
+    /// Lets all be said, but not for ever.
+    pub(crate) fn finish(self) {
+        log::through(None);
+        self.voice.finish();
+    }
+}
+
+/// The terminal's width; it may change at any time.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(80)
+}
+
+/// `rallypoint: [#####.....] 8/16 (12 s of 600 s) missing: worker 3, worker 9, ...`, on one line of the terminal.
+///
+/// The last column stays free, where some terminals begin the next line. What has no room is left out: first names,
+/// each of them as a whole; before the last name goes, the bar, then the times.
+fn bar(columns: usize, come: u32, world: u32, missing: &str, times: &str) -> String {
+    let room = columns.saturating_sub(1);
+    let width: u64 = if columns < 100 { 10 } else { 20 };
+    let full = (width * u64::from(come.min(world)) / u64::from(world.max(1))) as usize;
+    let drawn = format!("[{}{}] ", "#".repeat(full), ".".repeat(width as usize - full));
+    let count = format!("{come}/{world}");
+    let long = format!("rallypoint: {drawn}{count}{times}");
+    let (short, shortest) = (format!("rallypoint: {count}{times}"), format!("rallypoint: {count}"));
+    let lines = [
+        with_names(&long, missing, room),
+        with_names(&short, missing, room),
+        with_names(&shortest, missing, room),
+        Some(long),
+        Some(short),
+        Some(shortest),
+    ];
+    let fits = |line: &String| line.chars().count() <= room;
+    lines.into_iter().flatten().find(fits).unwrap_or_else(|| count.chars().take(room).collect())
+}
+
+/// The line with as many of the missing as fit; `None` if not even one does.
+fn with_names(line: &str, missing: &str, room: usize) -> Option<String> {
+    let names: Vec<&str> = missing.split(", ").collect();
+    (1..=names.len()).rev().find_map(|count| {
+        let more = if count < names.len() { ", ..." } else { "" };
+        let text = format!("{line} missing: {}{more}", names[..count].join(", "));
+        (text.chars().count() <= room).then_some(text)
+    })
 }
 
 fn times(waited: Option<(Duration, Duration)>) -> String {
     match waited {
         Some((waited, limit)) => format!(" ({} s of {} s)", waited.as_secs(), limit.as_secs()),
         None => String::new(),
+    }
+}
+
+/// Each cell on one line.
+fn clean(row: &mut ClosingRow) {
+    for cell in [&mut row.member, &mut row.host, &mut row.end] {
+        *cell = printable(cell).replace('\n', " ");
     }
 }
 
@@ -131,5 +192,36 @@ fn memory(kib: Option<u64>) -> String {
         None | Some(0) => "-".to_owned(),
         Some(kib) if kib < 10 << 10 => format!("{:.1} MiB", kib as f64 / 1024.0),
         Some(kib) => format!("{} MiB", kib >> 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bar;
+
+    #[test]
+    fn the_bar_fits_into_any_terminal() {
+        let missing = "worker 3 (rank 4), worker 9 (rank 10), workers 12-14 (ranks 13-15)";
+        let times = " (12 s of 600 s)";
+        let at = |columns| bar(columns, 8, 16, missing, times);
+        let long = "rallypoint: [##########..........] 8/16 (12 s of 600 s)";
+        let short = "rallypoint: [#####.....] 8/16 (12 s of 600 s)";
+        assert_eq!(at(200), format!("{long} missing: {missing}"));
+        assert_eq!(at(100), format!("{long} missing: worker 3 (rank 4), ..."));
+        assert_eq!(at(80), format!("{short} missing: worker 3 (rank 4), ..."));
+        assert_eq!(at(70), "rallypoint: 8/16 (12 s of 600 s) missing: worker 3 (rank 4), ...");
+        assert_eq!(at(60), "rallypoint: 8/16 missing: worker 3 (rank 4), ...");
+        assert_eq!(
+            bar(60, 2, 3, "worker 1 (rank 2)", times),
+            "rallypoint: 2/3 (12 s of 600 s) missing: worker 1 (rank 2)"
+        );
+        assert_eq!(bar(47, 8, 16, "a-very-long-name-of-a-role", times), short);
+        assert_eq!(at(40), "rallypoint: 8/16 (12 s of 600 s)");
+        assert_eq!(at(20), "rallypoint: 8/16");
+        assert_eq!(at(3), "8/");
+        for columns in 0..250 {
+            assert!(at(columns).chars().count() <= columns.saturating_sub(1), "{columns}");
+        }
+        assert_eq!(bar(80, 0, 0, "", ""), "rallypoint: [..........] 0/0 missing: ");
     }
 }

@@ -35,7 +35,7 @@ fn a_later_run_takes_the_place_of_an_earlier_one_while_all_wait() {
     leader.wait_for_output("2 of 3");
     let later = proc(&scratch, 3, 1, 4, "");
     let earlier = earlier.wait();
-    assert_eq!(earlier.code, 64);
+    assert_eq!(earlier.code, 193);
     assert!(earlier.stderr.contains("this member was started again elsewhere"), "{}", earlier.stderr);
     let last = proc(&scratch, 3, 2, 1, "");
     for (rank, member) in [leader, later, last].into_iter().enumerate() {
@@ -52,7 +52,7 @@ fn a_leader_that_was_started_again_makes_room_for_its_later_run() {
     earlier.wait_for_output("1 of 2");
     let later = proc(&scratch, 2, 0, 2, "");
     let earlier = earlier.wait();
-    assert_eq!(earlier.code, 64);
+    assert_eq!(earlier.code, 193);
     assert!(earlier.stderr.contains("has started this member again elsewhere"), "{}", earlier.stderr);
     let other = proc(&scratch, 2, 1, 1, "");
     for (rank, member) in [later, other].into_iter().enumerate() {
@@ -70,7 +70,7 @@ fn a_leader_that_is_told_to_end_leaves_the_others_waiting() {
     let other = proc(&scratch, 3, 1, 1, "");
     leader.wait_for_output("2 of 3");
     leader.signal("TERM");
-    assert_eq!(leader.wait().code, 67);
+    assert_eq!(leader.wait().code, 196);
     other.wait_for_output("the leader was lost before all had come");
     let members = [proc(&scratch, 3, 0, 2, ""), other, proc(&scratch, 3, 2, 1, "")];
     for (rank, member) in members.into_iter().enumerate() {
@@ -90,10 +90,10 @@ fn a_later_run_ends_the_attempt_that_its_earlier_one_was_in() {
     earlier.wait_for_output("attempt 0 rank 1");
     let later = proc(&scratch, 2, 1, 2, "");
     let (leader, earlier, later) = (leader.wait(), earlier.wait(), later.wait());
-    assert_eq!(leader.code, 66, "{}", leader.stderr);
+    assert_eq!(leader.code, 195, "{}", leader.stderr);
     assert!(leader.stderr.contains("worker 1 was started again on"), "{}", leader.stderr);
-    assert!([65, 66].contains(&earlier.code), "{}", earlier.stderr);
-    assert_eq!((later.code, later.stdout.as_str()), (66, ""), "nobody else would come: {}", later.stderr);
+    assert!([194, 195].contains(&earlier.code), "{}", earlier.stderr);
+    assert_eq!((later.code, later.stdout.as_str()), (195, ""), "nobody else would come: {}", later.stderr);
     assert!(later.stderr.contains("an earlier attempt of this job still runs"), "{}", later.stderr);
     nothing_is_left(&scratch);
 }
@@ -108,8 +108,8 @@ fn where_all_are_retried_the_next_attempt_has_them_all() {
     leader.wait_for_output("attempt 0 rank 0");
     earlier.wait_for_output("attempt 0 rank 1");
     let later = proc(&scratch, 2, 1, 2, retried);
-    assert_eq!(leader.wait().code, 66);
-    assert!([65, 66].contains(&earlier.wait().code));
+    assert_eq!(leader.wait().code, 195);
+    assert!([194, 195].contains(&earlier.wait().code));
     later.wait_for_output("meeting for the next one");
     for (rank, member) in [proc(&scratch, 2, 0, 2, retried), later].into_iter().enumerate() {
         let run = member.wait();
@@ -126,10 +126,10 @@ fn an_earlier_run_that_comes_late_is_refused() {
     let later = proc(&scratch, 3, 1, 2, "");
     leader.wait_for_output("2 of 3");
     let earlier = proc(&scratch, 3, 1, 1, "").wait();
-    assert_eq!(earlier.code, 64);
+    assert_eq!(earlier.code, 193);
     assert!(earlier.stderr.contains("rank 1 (worker 1) is taken"), "{}", earlier.stderr);
     leader.signal("TERM");
     later.signal("TERM");
-    assert_eq!((leader.wait().code, later.wait().code), (67, 67));
+    assert_eq!((leader.wait().code, later.wait().code), (196, 196));
     nothing_is_left(&scratch);
 }

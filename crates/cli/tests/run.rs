@@ -271,7 +271,7 @@ fn one_ctrl_c_stops_gracefully_and_two_at_once() {
     running.wait_for_output("ready");
     running.signal("INT");
     let run = running.wait();
-    assert_eq!(run.code, 67, "{}", run.stderr);
+    assert_eq!(run.code, 196, "{}", run.stderr);
     assert_eq!(std::fs::read_to_string(&told).unwrap(), "got TERM\n");
     let ready = scratch.path("ready");
     let stubborn =
@@ -281,7 +281,8 @@ fn one_ctrl_c_stops_gracefully_and_two_at_once() {
     stubborn.wait_for_output("SIGINT came: stopping");
     stubborn.signal("INT");
     let run = stubborn.wait();
-    assert_eq!(run.code, 67);
+    assert_eq!(run.code, 196);
+    assert!(run.stderr.contains("SIGINT came again: killing\n"), "{}", run.stderr);
     assert!(run.seconds < 10.0, "{}", run.seconds);
 }
 
@@ -298,7 +299,7 @@ fn killing_the_agent_or_its_guard_leaves_nothing() {
         job::kill(if victim == "guard" { guard } else { agent }, "KILL");
         let run = running.wait();
         if victim == "agent" {
-            assert_eq!(run.code, 69, "{}", run.stderr);
+            assert_eq!(run.code, 198, "{}", run.stderr);
             assert!(run.stderr.contains("was ended by SIGKILL"), "{}", run.stderr);
         }
         wait_until("everything to end", || leftovers(&mark).is_empty() && !job::exists(agent));
@@ -326,7 +327,7 @@ fn ports_may_be_chosen() {
     let held = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let taken = held.local_addr().unwrap().port();
     let run = Job::here(&["--workers", "1", "--port-base", &taken.to_string()]).script(echo).run();
-    assert_eq!(run.code, 68);
+    assert_eq!(run.code, 197);
     assert!(run.stderr.contains(&format!("port {taken} cannot be had")), "{}", run.stderr);
     let run =
         Job::here(&["--workers", "3", "--port-range", "23456-23999", "--prefix", ""]).script(echo).run();
@@ -443,7 +444,7 @@ fn a_member_that_cannot_start_again_gives_up_in_time() {
     std::fs::write(&program, "#!/bin/sh\nrm \"$0\"; exit 1\n").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let run = Job::here(&["--workers", "1", "--restart", "worker=3"]).program(&program).run();
-    assert_eq!(run.code, 68, "{}", run.stderr);
+    assert_eq!(run.code, 197, "{}", run.stderr);
     assert!(run.stderr.contains("not started") && run.stderr.contains("restarted 3 times"), "{}", run.stderr);
 }
 
@@ -470,7 +471,7 @@ fn what_a_wrapper_started_has_the_grace_too_and_is_asked_once() {
         running.wait_for_output("ready");
         running.signal("TERM");
         let run = running.wait();
-        assert_eq!(run.code, 67, "{child}: {}", run.stderr);
+        assert_eq!(run.code, 196, "{child}: {}", run.stderr);
         let count = |word: &str| run.stdout.matches(word).count();
         assert_eq!((count("told"), count("saved")), (1, 1), "{child}: {}", run.stdout);
         assert!(!run.stderr.contains("left behind"), "{child}: {}", run.stderr);
@@ -510,7 +511,7 @@ fn what_a_wrapper_started_has_no_more_than_the_grace() {
             running.signal("INT");
         }
         let run = running.wait();
-        assert_eq!(run.code, 67, "{}", run.stderr);
+        assert_eq!(run.code, 196, "{}", run.stderr);
         let took = asked.elapsed().as_secs_f64();
         assert!(took < 20.0 && (signals == 2 || took >= 1.0), "{took}");
         assert!(job::leftovers(&scratch.mark()).is_empty());
@@ -525,8 +526,9 @@ fn a_long_stop_names_those_who_are_awaited() {
     running.wait_for_output("ready");
     running.signal("TERM");
     let run = running.wait();
-    assert_eq!(run.code, 67, "{}", run.stderr);
+    assert_eq!(run.code, 196, "{}", run.stderr);
     assert!(run.stderr.contains("still ending: worker 1 (rank 1); SIGKILL in "), "{}", run.stderr);
+    assert!(run.stderr.contains(" s, or now by another Ctrl-C\n"), "{}", run.stderr);
 }
 
 #[test]

@@ -7,14 +7,18 @@
 
 use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::rendezvous::message::{Offer, VERSION};
-use rallypoint::rendezvous::{self, Contact, Introduction, Part, RendezvousError, WayToMeet};
+use rallypoint::rendezvous::{
+    self, Contact, ContestedLeader, JoinRequest, Part, RendezvousError, Seeker, Wait, WayToMeet,
+};
 use rallypoint::roles::RoleRequest;
 use rallypoint::scheduler::hypothetical::{self, Hypothesis};
 use std::error::Error;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -39,28 +43,37 @@ fn main() -> Result<()> {
 
 /// A place that one process knows.
 struct Known {
-    contact: Option<Contact>,
+    contact: Arc<Mutex<Option<Contact>>>,
 }
 
-impl WayToMeet for Known {
+impl ContestedLeader for Known {
     fn name(&self) -> String {
         "benchmark".to_owned()
     }
     fn look(&mut self) -> std::result::Result<Option<Contact>, RendezvousError> {
-        Ok(self.contact.clone())
+        Ok(self.contact.lock().ok().and_then(|contact| contact.clone()))
     }
     fn claim(&mut self, contact: &Contact) -> std::result::Result<bool, RendezvousError> {
-        self.contact = Some(contact.clone());
+        if let Ok(mut known) = self.contact.lock() {
+            *known = Some(contact.clone());
+        }
         Ok(true)
     }
     fn replace(&mut self, _: &Contact, _: &Contact) -> std::result::Result<bool, RendezvousError> {
         Ok(false)
     }
     fn retract(&mut self) {}
+    fn may_block(&self) -> bool {
+        false
+    }
 }
 
-fn introduction(world: u32, rank: u32) -> Introduction {
-    Introduction {
+fn known(contact: &Arc<Mutex<Option<Contact>>>) -> Seeker {
+    Seeker::new(WayToMeet::contested(Known { contact: contact.clone() }))
+}
+
+fn join_request(world: u32, rank: u32) -> JoinRequest {
+    JoinRequest {
         offer: Offer {
             version: VERSION,
             rank: Some(rank),
@@ -77,7 +90,7 @@ fn introduction(world: u32, rank: u32) -> Introduction {
         },
         world,
         key: None,
-        timeout: Duration::from_secs(60),
+        timeout: LIMIT,
         rejoin: Duration::from_secs(10),
         lost_leader: None,
         apart: false,
@@ -97,9 +110,10 @@ fn gather(world: u32) -> Result<Duration> {
     let plan =
         Plan::new(hypothetical::allocation(&hypothesis, &roles)?, &JobSpec { roles, ..JobSpec::default() })?;
     event_loop(async {
-        let mut way = Known { contact: None };
+        let published = Arc::new(Mutex::new(None));
+        let mut way = known(&published);
         let Part::Leader(mut leader) =
-            rendezvous::meet(&mut way, &introduction(world, 0), &mut |_| {}).await?
+            rendezvous::meet(&mut way, &join_request(world, 0), Wait::begin(LIMIT), &mut |_| {}).await?
         else {
             return Err("somebody else leads".into());
         };
@@ -108,9 +122,10 @@ fn gather(world: u32) -> Result<Duration> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let contact = serde_json::to_string(&way.contact)?;
+        let contact = serde_json::to_string(&published.lock().map_err(|_| "a panic")?.clone())?;
         members.stdin.take().ok_or("no stdin")?.write_all(contact.as_bytes())?;
-        leader.gather(&plan, |_| {}).await?;
+        let met = leader.gather(&plan, |_| {}).await?.met;
+        met.roster.hand_out(&met.remotes);
         // The writers are tasks of this loop: let them work until all have read.
         let output = tokio::task::spawn_blocking(move || members.wait_with_output()).await??;
         let micros: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
@@ -126,16 +141,18 @@ fn join_all(world: u32) -> Result<()> {
     let contact: Contact = serde_json::from_reader(std::io::stdin())?;
     let started = Instant::now();
     event_loop(async {
-        let contact = Rc::new(contact);
+        let contact = Arc::new(Mutex::new(Some(contact)));
         let tasks: Vec<_> = (1..world)
             .map(|rank| {
                 let contact = contact.clone();
                 tokio::task::spawn_local(async move {
-                    let mut way = Known { contact: Some((*contact).clone()) };
-                    let part = rendezvous::meet(&mut way, &introduction(world, rank), &mut |_| {}).await;
+                    let mut way = known(&contact);
+                    let wait = Wait::begin(LIMIT);
+                    let part =
+                        rendezvous::meet(&mut way, &join_request(world, rank), wait, &mut |_| {}).await;
                     match part {
                         Ok(Part::Member(mut link)) => link
-                            .roster(|_, _, _| {})
+                            .roster(wait, |_| {})
                             .await
                             .map(|columns| (link, columns))
                             .map_err(|e| e.to_string()),

@@ -3,7 +3,6 @@
 //! Pure rules over host names ([`HostRule`]) for sites whose InfiniBand names follow from the node
 //! names, and a choice among this machine's own interfaces ([`Choice`]).
 
-use if_addrs::{IfAddr, Interface};
 use regex_lite::Regex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -206,24 +205,22 @@ impl Network {
 }
 
 impl Choice {
-    /// This machine's address by the choice.
-    pub fn own_address(&self) -> Result<IpAddr, AddressError> {
-        self.among(&if_addrs::get_if_addrs()?)
-    }
-
     /// The first address that fits, IPv4 before IPv6.
-    fn among(&self, interfaces: &[Interface]) -> Result<IpAddr, AddressError> {
-        let fits = |interface: &&Interface| match self {
-            Choice::Interface(name) => interface.name == *name,
-            Choice::Network(network) => network.contains(interface.ip()),
+    pub(crate) fn among(&self, interfaces: &[(String, IpAddr)]) -> Result<IpAddr, AddressError> {
+        let fits = |(name, address): &(String, IpAddr)| match self {
+            Choice::Interface(wanted) => name == wanted,
+            Choice::Network(network) => network.contains(*address),
         };
-        let mut fitting: Vec<&Interface> =
-            interfaces.iter().filter(fits).filter(|interface| !is_link_local(&interface.addr)).collect();
-        fitting.sort_by_key(|interface| interface.ip().is_ipv6());
-        fitting.first().map(|interface| interface.ip()).ok_or_else(|| {
+        let mut fitting: Vec<IpAddr> = interfaces
+            .iter()
+            .filter(|interface| fits(interface) && !is_link_local(interface.1))
+            .map(|(_, address)| *address)
+            .collect();
+        fitting.sort_by_key(IpAddr::is_ipv6);
+        fitting.first().copied().ok_or_else(|| {
             let there = interfaces
                 .iter()
-                .map(|interface| format!("{} ({})", interface.name, interface.ip()))
+                .map(|(name, address)| format!("{name} ({address})"))
                 .collect::<Vec<_>>()
                 .join(", ");
             match self {
@@ -237,8 +234,8 @@ impl Choice {
 }
 
 /// Link-local addresses mean nothing on another host.
-fn is_link_local(address: &IfAddr) -> bool {
-    match address.ip() {
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
+    match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
@@ -303,10 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn own_address_on_loopback() {
-        let choice = Choice::Network("127.0.0.0/8".parse().unwrap());
-        assert_eq!(choice.own_address().unwrap().to_string(), "127.0.0.1");
-        let text = Choice::Interface("nosuch0".to_owned()).own_address().unwrap_err().to_string();
+    fn a_choice_among_interfaces() {
+        let interfaces = [("lo", "127.0.0.1"), ("ib0", "fe80::1"), ("ib0", "fd00::1"), ("ib0", "10.1.0.7")]
+            .map(|(name, address)| (name.to_owned(), address.parse::<IpAddr>().unwrap()));
+        let own = |choice: Choice| choice.among(&interfaces).map(|address| address.to_string());
+        assert_eq!(own(Choice::Network("127.0.0.0/8".parse().unwrap())).unwrap(), "127.0.0.1");
+        assert_eq!(own(Choice::Interface("ib0".to_owned())).unwrap(), "10.1.0.7", "IPv4 before IPv6");
+        assert_eq!(own(Choice::Network("fd00::/8".parse().unwrap())).unwrap(), "fd00::1");
+        let text = own(Choice::Interface("nosuch0".to_owned())).unwrap_err().to_string();
         assert!(text.contains("nosuch0") && text.contains("127.0.0.1"), "{text}");
+        assert!(own(Choice::Network("fe80::/10".parse().unwrap())).is_err(), "nobody else can use it");
     }
 }

@@ -5,30 +5,44 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::time::SystemTime;
 
-/// Who gave the allocation.
+/// Who gave an allocation: what the later stages may know of it. The rest is in the scheduler's room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheduler {
-    Slurm,
-    HtCondor,
-    /// A plain machine.
-    Local,
-    /// Nobody yet: hosts and counts given by hand, for a plan ahead of the allocation.
-    Hypothetical,
+pub struct Source {
+    /// `slurm`, as `--on` takes it.
+    pub name: &'static str,
+    /// `Slurm`, inside a sentence.
+    pub title: &'static str,
+    /// The same at its beginning.
+    pub heading: &'static str,
+    pub hosts: HostNames,
+    /// The tasks of a step write to one place, so that what all of them would say is said by one.
+    pub shares_output: bool,
+}
+
+/// Whose the names of the hosts are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostNames {
+    /// The scheduler's: each is another host, and all members know them.
+    Scheduler,
+    /// What a plain machine calls itself: two that meet may have the same name, and each knows its own devices.
+    Own,
+    /// Somebody's who plans ahead.
+    GivenByHand,
 }
 
 /// What the environment tells for certain. What it does not tell is `None`, never a guess.
 #[derive(Debug, Clone)]
 pub struct Allocation {
-    pub scheduler: Scheduler,
+    pub scheduler: Source,
     /// The scheduler's id of the job, the same for all members.
     pub job: Option<String>,
     /// 0 for the first run; a requeue is the next attempt. The same for all members.
     pub attempt: u32,
     /// Where each member is started again by itself, this one's own count.
-    pub apart: Option<Apart>,
+    pub restarts: Option<IndependentRestarts>,
     /// Every host once, in the scheduler's order.
     pub hosts: Vec<Host>,
-    /// One a rank.
+    /// One per rank.
     pub slots: Vec<Slot>,
     /// The rank of this process; `None` outside a step.
     pub me: Option<u32>,
@@ -47,11 +61,11 @@ pub struct Allocation {
 /// Then nobody knows the attempt before all have met: it is the most runs that any of them had before.
 /// All have ended in between, so every one has more than in the attempt before, and so does the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Apart {
+pub struct IndependentRestarts {
     /// How often this member was started before.
-    pub runs: u32,
+    pub previous_runs: u32,
     /// Whether the scheduler starts the others again too if the job has failed.
-    pub retried: bool,
+    pub others_retry: bool,
 }
 
 /// A machine of the allocation.
@@ -103,31 +117,22 @@ impl Host {
     }
 }
 
-impl Scheduler {
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheduler::Slurm => "slurm",
-            Scheduler::HtCondor => "htcondor",
-            Scheduler::Local => "local",
-            Scheduler::Hypothetical => "none",
-        }
+impl Source {
+    /// Members learn their hosts only when they meet.
+    pub fn is_plain_machine(&self) -> bool {
+        self.hosts == HostNames::Own
     }
 }
 
-impl fmt::Display for Scheduler {
+impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Scheduler::Slurm => "Slurm",
-            Scheduler::HtCondor => "HTCondor",
-            Scheduler::Local => "a plain machine",
-            Scheduler::Hypothetical => "no scheduler (hosts given by hand)",
-        })
+        f.write_str(self.title)
     }
 }
 
-impl Serialize for Scheduler {
+impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
+        serializer.serialize_str(self.name)
     }
 }
 

@@ -1,6 +1,5 @@
 //! GPUs as the scheduler names them: indices, `GPU-` or `MIG-` ids, in a mask variable.
 
-use crate::environ::Environ;
 use crate::variables as var;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -64,16 +63,6 @@ impl Serialize for Device {
 /// `0,1` as a mask variable wants it.
 pub fn join(devices: &[Device]) -> String {
     devices.iter().map(Device::as_str).collect::<Vec<_>>().join(",")
-}
-
-/// The mask in force: the first of [`MASKS`] that is set. `Ok(None)` where none is.
-pub fn mask(environ: &Environ) -> Result<Option<DeviceList>, MaskError> {
-    for variable in MASKS {
-        if let Some(value) = environ.get(variable) {
-            return parse_mask(variable, value).map(Some);
-        }
-    }
-    Ok(None)
 }
 
 /// Reads a mask. Empty, `-1`, `none`, `NoDevFiles` and HTCondor's `10000` mean no GPU, and as for

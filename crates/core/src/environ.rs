@@ -2,9 +2,9 @@
 //!
 //! Taken once from this process ([`Environ::here`]) or from a captured file ([`Environ::from_file`]).
 //! Files that variables name (HTCondor's ads, Slurm's host file) are read here, so that no later
-//! stage opens anything.
+//! stage opens anything; which variables these are, the schedulers know.
 
-use crate::devices::MASKS;
+use crate::devices::{DeviceList, MASKS, MaskError, parse_mask};
 use crate::machine::{self, Cpus, GpuProbe};
 use crate::variables as var;
 use std::collections::BTreeMap;
@@ -15,9 +15,6 @@ use thiserror::Error;
 
 /// Files larger than this are not what a scheduler writes.
 const MAX_FILE: u64 = 64 << 20;
-
-/// Variables whose value is the path of a file that belongs to the snapshot.
-const NAMED_FILES: [&str; 3] = [var::SLURM_HOSTFILE, var::CONDOR_JOB_AD, var::CONDOR_MACHINE_AD];
 
 /// Variables, host name, the files they name, what the machine has, and the time.
 #[derive(Debug, Clone)]
@@ -42,12 +39,8 @@ pub struct NamedFile {
     pub text: Result<String, String>,
 }
 
-/// Where to find files that a captured environment names, other than at the captured path.
-#[derive(Debug, Clone, Default)]
-pub struct FileOverrides {
-    pub job_ad: Option<PathBuf>,
-    pub machine_ad: Option<PathBuf>,
-}
+/// Where the file of a variable lies now, other than at the captured path.
+pub type MovedFiles = BTreeMap<&'static str, PathBuf>;
 
 /// A captured environment that cannot be loaded.
 #[derive(Debug, Error)]
@@ -80,7 +73,6 @@ impl Environ {
         if !MASKS.iter().any(|mask| environ.get(mask).is_some()) {
             environ.gpus = machine::probe_gpus(environ.get(var::PATH));
         }
-        environ.read_named_files(&FileOverrides::default(), None);
         environ
     }
 
@@ -89,27 +81,31 @@ impl Environ {
         Environ::from_variables(own_variables())
     }
 
-    /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart.
-    pub fn from_file(path: &Path, overrides: &FileOverrides) -> Result<Environ, EnvironError> {
+    /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart. `named` are the variables whose
+    /// files belong to it; they are looked for beside it too.
+    pub fn from_file(
+        path: &Path,
+        named: &[&'static str],
+        moved: &MovedFiles,
+    ) -> Result<Environ, EnvironError> {
         let text = read_text(path).map_err(|source| EnvironError::Read { path: path.to_owned(), source })?;
         let mut environ = Environ::from_variables(parse_variables(path, &text)?);
         environ.origin = path.display().to_string();
-        environ.read_named_files(overrides, path.parent());
-        for (variable, given) in
-            [(var::CONDOR_JOB_AD, &overrides.job_ad), (var::CONDOR_MACHINE_AD, &overrides.machine_ad)]
-        {
-            // What the user named must be there; what the capture names may be long gone.
-            if let (Some(given), Some(NamedFile { path, text: Err(reason) })) =
-                (given, environ.files.get(variable))
-            {
-                let path = if path == given { given } else { path };
-                return Err(EnvironError::Read {
-                    path: path.clone(),
-                    source: io::Error::other(reason.clone()),
-                });
+        environ.read_named_files(named, moved, path.parent());
+        // What the user named must be there; what the capture names may be long gone.
+        for variable in moved.keys() {
+            if let Some(NamedFile { path, text: Err(reason) }) = environ.files.get(variable) {
+                let source = io::Error::other(reason.clone());
+                return Err(EnvironError::Read { path: path.clone(), source });
             }
         }
         Ok(environ)
+    }
+
+    /// The same with the files that these variables name.
+    pub fn with_named_files(mut self, named: &[&'static str]) -> Environ {
+        self.read_named_files(named, &MovedFiles::new(), None);
+        self
     }
 
     /// The same with one more variable.
@@ -133,15 +129,6 @@ impl Environ {
         }
     }
 
-    /// Somebody else's variables; the files that they name are read if they are here.
-    pub fn captured<K: Into<String>, V: Into<String>>(
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> Environ {
-        let mut environ = Environ::from_variables(variables);
-        environ.read_named_files(&FileOverrides::default(), None);
-        environ
-    }
-
     /// The same with the text of a file that `variable` names.
     pub fn with_file(mut self, variable: &'static str, text: &str) -> Environ {
         let path = self.get(variable).unwrap_or_default().into();
@@ -159,6 +146,12 @@ impl Environ {
         self.get(variable).map(str::trim).filter(|value| !value.is_empty())
     }
 
+    /// The GPU mask in force: the first of [`MASKS`] that is set. `Ok(None)` where none is.
+    pub fn gpu_mask(&self) -> Result<Option<DeviceList>, MaskError> {
+        let set = MASKS.into_iter().find_map(|variable| Some((variable, self.get(variable)?)));
+        set.map(|(variable, value)| parse_mask(variable, value)).transpose()
+    }
+
     /// The file that `variable` names, if the variable is set or the user gave one for it.
     pub fn file(&self, variable: &str) -> Option<&NamedFile> {
         self.files.get(variable)
@@ -169,18 +162,10 @@ impl Environ {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    fn read_named_files(&mut self, overrides: &FileOverrides, beside: Option<&Path>) {
-        for variable in NAMED_FILES {
-            let given = match variable {
-                var::CONDOR_JOB_AD => overrides.job_ad.as_ref(),
-                var::CONDOR_MACHINE_AD => overrides.machine_ad.as_ref(),
-                _ => None,
-            };
-            let path = match given {
-                Some(given) => Some(given.clone()),
-                None => self.get_nonempty(variable).map(PathBuf::from),
-            };
-            if let Some(path) = path {
+    fn read_named_files(&mut self, named: &[&'static str], moved: &MovedFiles, beside: Option<&Path>) {
+        for &variable in named {
+            let captured = || self.get_nonempty(variable).map(PathBuf::from);
+            if let Some(path) = moved.get(variable).cloned().or_else(captured) {
                 self.files.insert(variable, find_and_read(path, beside));
             }
         }

@@ -3,9 +3,8 @@
 //! [`Job::apply`] is a pure function of the state and an event. The same code decides for all members
 //! on one machine and, in the leader, for members on many.
 
-use crate::outcome::{End, Failure, MemberOutcome, Verdict};
+use crate::outcome::{End, Ended, Failure, MemberOutcome, Verdict};
 use crate::plan::Plan;
-use crate::rendezvous::message::Ended;
 use crate::roles::Role;
 use crate::signal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,12 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Until {
     /// The chief where there are a chief and ps (TF 2's coordinator), otherwise all chiefs and workers,
-    /// or everyone where there are none.
+    /// or everyone where there are none. Servers alone would never end: then nobody decides.
     #[default]
     Auto,
     Chief,
     Workers,
     All,
+    /// The first of those who decide by [`Until::Auto`]: the chief, or worker 0.
+    First,
 }
 
 /// What the user allows.
@@ -32,6 +33,8 @@ pub struct Rules {
     pub tolerate: BTreeSet<Role>,
     /// The exit code by which a member asks that the whole job be run again.
     pub requeue_on: Option<u8>,
+    /// A TensorFlow server may stand in for a member that has finished.
+    pub stand_in: bool,
 }
 
 impl Rules {
@@ -48,6 +51,10 @@ pub enum Event {
         pid: u32,
         /// It is a server without Python, which never ends by itself.
         served: bool,
+    },
+    /// A member listens at its address.
+    Listening {
+        rank: u32,
     },
     Ended {
         rank: u32,
@@ -75,8 +82,18 @@ pub enum Action {
     KillAll,
     /// Pass a signal on to this agent's members; other agents get their own.
     PassOn(i32),
+    /// Keep a finished member's address alive: a session of TensorFlow 1 waits for all members of its cluster, so
+    /// who opens one from now on would wait for it for ever.
+    StandIn(u32),
     /// Nobody is left.
     Over,
+}
+
+/// Of those who decide, who has finished and who still runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    pub finished: Vec<u32>,
+    pub running: Vec<u32>,
 }
 
 /// The state of a running job.
@@ -87,6 +104,10 @@ pub struct Job {
     rules: Rules,
     members: Vec<MemberOutcome>,
     alive: Vec<bool>,
+    /// Who listens, or did before its end.
+    listened: Vec<bool>,
+    /// How many of those who decide have finished.
+    finished: u32,
     verdict: Option<Verdict>,
     stopping: bool,
     /// Signals to this agent that ask for the end.
@@ -96,6 +117,13 @@ pub struct Job {
 impl Until {
     /// Which ranks decide. Empty if nobody has the role asked for.
     pub(crate) fn deciders(self, roles: &[Role]) -> Vec<bool> {
+        if self == Until::First {
+            let deciders = Until::Auto.deciders(roles);
+            let is_chief = |rank: &usize| roles[*rank] == Role::Chief;
+            let ranks = || (0..roles.len()).filter(|rank| deciders[*rank]);
+            let first = ranks().find(is_chief).or_else(|| ranks().next());
+            return (0..roles.len()).map(|rank| Some(rank) == first).collect();
+        }
         let any = |role: Role| roles.contains(&role);
         let decides: Box<dyn Fn(&Role) -> bool> = match self {
             Until::Chief => Box::new(|role| *role == Role::Chief),
@@ -105,7 +133,10 @@ impl Until {
             Until::Auto if any(Role::Chief) || any(Role::Worker) => {
                 Box::new(|role| matches!(role, Role::Chief | Role::Worker))
             }
-            Until::Auto => Box::new(|_| true),
+            Until::Auto if roles.iter().all(|role| matches!(role, Role::Ps | Role::Evaluator)) => {
+                Box::new(|_| false)
+            }
+            Until::Auto | Until::First => Box::new(|_| true),
         };
         roles.iter().map(decides).collect()
     }
@@ -120,6 +151,8 @@ impl Job {
             deciders,
             members: vec![MemberOutcome::default(); roles.len()],
             alive: vec![true; roles.len()],
+            listened: vec![false; roles.len()],
+            finished: 0,
             verdict: None,
             stopping: false,
             signals: 0,
@@ -132,12 +165,33 @@ impl Job {
         self.alive[rank as usize]
     }
 
+    /// True if it listens at its address, or did before its end.
+    pub fn has_listened(&self, rank: u32) -> bool {
+        self.listened[rank as usize]
+    }
+
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
     pub fn members(&self) -> &[MemberOutcome] {
         &self.members
+    }
+
+    /// True while some of those who decide have finished and the others run on.
+    pub fn waits_for_some(&self) -> bool {
+        self.finished > 0 && !self.stopping
+    }
+
+    pub fn standing(&self) -> Standing {
+        let deciders = || (0..self.roles.len() as u32).filter(|rank| self.deciders[*rank as usize]);
+        let has_finished = |rank: &u32| {
+            self.members[*rank as usize].ended.as_ref().is_some_and(|ended| ended.end.is_success())
+        };
+        Standing {
+            finished: deciders().filter(has_finished).collect(),
+            running: deciders().filter(|rank| self.is_alive(*rank)).collect(),
+        }
     }
 
     /// What it came to, once known.
@@ -150,6 +204,11 @@ impl Job {
             Event::Started { rank, pid, served } => {
                 self.members[rank as usize].pid = Some(pid);
                 self.members[rank as usize].served = served;
+                self.listened[rank as usize] = false;
+                Vec::new()
+            }
+            Event::Listening { rank } => {
+                self.listened[rank as usize] = true;
                 Vec::new()
             }
             Event::Ended { rank, ended } => self.ended(rank, ended),
@@ -157,9 +216,7 @@ impl Job {
                 if !self.alive[rank as usize] {
                     return Vec::new();
                 }
-                let lost =
-                    Ended { end: End::Lost(why), seconds: 0.0, peak_kib: 0, tail: Vec::new(), reason: None };
-                self.ended(rank, lost)
+                self.ended(rank, Ended::without_process(End::Lost(why)))
             }
             Event::Signal(number) if !signal::ends_the_job(number) => vec![Action::PassOn(number)],
             Event::Signal(number) => {
@@ -177,6 +234,11 @@ impl Job {
         }
     }
 
+    /// True once a signal to this agent has asked for the end: the next one kills.
+    pub(crate) fn was_signalled(&self) -> bool {
+        self.signals > 0
+    }
+
     fn ended(&mut self, rank: u32, mut ended: Ended) -> Vec<Action> {
         let at = rank as usize;
         // A server ends with 0 when it is told to, and nobody here did: the others would wait for it for ever.
@@ -185,7 +247,8 @@ impl Job {
             ended.reason = Some("somebody else told the server to stop".to_owned());
         }
         let success = ended.end.is_success();
-        let lost = matches!(ended.end, End::Lost(_));
+        // There is no agent that could start it again.
+        let lost = matches!(ended.end, End::Lost(_) | End::AgentFailed { .. });
         if self.stopping {
             self.members[at].stopped = true;
         }
@@ -197,6 +260,7 @@ impl Job {
             return vec![Action::Restart(rank)];
         }
         self.alive[at] = false;
+        self.finished += u32::from(success && self.deciders[at]);
         let pid = self.members[at].pid;
         self.members[at].ended = Some(ended.clone());
         let mut actions = Vec::new();
@@ -205,12 +269,25 @@ impl Job {
                 actions = self.stop(Verdict::Failed(Failure { rank, pid, ended }));
             } else if self.deciders.iter().zip(&self.alive).all(|(decides, alive)| !decides || !alive) {
                 actions = self.stop(self.result());
+            } else if success && self.is_waited_for(at) {
+                actions.push(Action::StandIn(rank));
             }
         }
         if !self.alive.contains(&true) {
             actions.push(Action::Over);
         }
         actions
+    }
+
+    /// True if others may wait for this member, which has finished while some who decide run on: where there are
+    /// parameter servers, each session of TensorFlow 1 waits for all who train.
+    fn is_waited_for(&self, at: usize) -> bool {
+        self.rules.stand_in
+            && self.deciders[at]
+            // Its own is no condition: what listens for a short time may be missed. Plain programs never listen.
+            && self.listened.contains(&true)
+            && self.roles.contains(&Role::Ps)
+            && !matches!(self.roles[at], Role::Ps | Role::Evaluator)
     }
 
     /// All deciders have ended: success, unless every one of them failed and was tolerated.
@@ -235,162 +312,4 @@ impl Job {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::allocation::Scheduler;
-    use crate::plan::JobSpec;
-    use crate::roles::RoleRequest;
-    use crate::scheduler::hypothetical::{Hypothesis, allocation};
-
-    fn plan(roles: &str) -> Plan {
-        let roles = RoleRequest::List(roles.parse().unwrap());
-        let hypothesis = Hypothesis {
-            nodes: "n1".to_owned(),
-            tasks_per_node: None,
-            gpus_per_node: 0,
-            cpus_per_task: None,
-        };
-        let allocation = allocation(&hypothesis, &roles).unwrap();
-        assert_eq!(allocation.scheduler, Scheduler::Hypothetical);
-        Plan::new(allocation, &JobSpec { roles, ..JobSpec::default() }).unwrap()
-    }
-
-    fn job(roles: &str, rules: Rules) -> Job {
-        Job::new(&plan(roles), rules).unwrap()
-    }
-
-    fn end(rank: u32, end: End) -> Event {
-        let ended = Ended { end, seconds: 1.0, peak_kib: 1, tail: Vec::new(), reason: None };
-        Event::Ended { rank, ended }
-    }
-
-    fn ok(rank: u32) -> Event {
-        end(rank, End::Exited(0))
-    }
-
-    #[test]
-    fn parameter_servers_are_stopped_when_the_workers_are_done() {
-        let mut job = job("ps,worker*2", Rules::default());
-        assert_eq!(job.apply(ok(1)), []);
-        assert_eq!(job.apply(ok(2)), [Action::StopAll]);
-        assert_eq!(job.apply(end(0, End::Killed(15))), [Action::Over]);
-        assert_eq!(job.verdict(), Some(&Verdict::Success));
-        assert!(job.members()[0].stopped);
-    }
-
-    #[test]
-    fn the_chief_decides_where_there_are_a_chief_and_ps() {
-        let mut with_ps = job("chief,ps,worker", Rules::default());
-        assert_eq!(with_ps.apply(ok(0)), [Action::StopAll]);
-        let mut without = job("chief,worker", Rules::default());
-        assert_eq!(without.apply(ok(0)), []);
-        assert_eq!(without.apply(ok(1)), [Action::Over]);
-    }
-
-    #[test]
-    fn the_first_failure_is_the_cause() {
-        let mut job = job("ps,worker*2", Rules::default());
-        assert_eq!(job.apply(end(2, End::Exited(3))), [Action::StopAll]);
-        assert_eq!(job.apply(end(1, End::Exited(9))), []);
-        assert_eq!(job.apply(end(0, End::Killed(9))), [Action::Over]);
-        let Some(Verdict::Failed(failure)) = job.verdict() else { panic!("{:?}", job.verdict()) };
-        assert_eq!((failure.rank, job.verdict().unwrap().code()), (2, 3));
-    }
-
-    #[test]
-    fn signals_of_members_become_128_and_more() {
-        let mut job = job("worker", Rules::default());
-        assert_eq!(job.apply(end(0, End::Killed(11))), [Action::Over]);
-        assert_eq!(job.verdict().unwrap().code(), 139);
-    }
-
-    #[test]
-    fn a_member_may_come_back_as_often_as_allowed() {
-        let rules = Rules { restarts: [(Role::Worker, 1)].into(), ..Rules::default() };
-        let mut job = job("ps,worker", rules);
-        assert_eq!(job.apply(end(1, End::Killed(9))), [Action::Restart(1)]);
-        assert_eq!(job.apply(end(1, End::Killed(9))), [Action::StopAll]);
-        assert_eq!(job.members()[1].restarts, 1);
-    }
-
-    #[test]
-    fn who_asks_for_another_run_is_not_started_again_alone() {
-        let rules = Rules {
-            restarts: [(Role::Worker, 3)].into(),
-            tolerate: [Role::Worker].into(),
-            requeue_on: Some(42),
-            ..Rules::default()
-        };
-        let mut job = job("ps,worker*2", rules);
-        assert_eq!(job.apply(end(1, End::Exited(1))), [Action::Restart(1)]);
-        assert_eq!(job.apply(end(1, End::Exited(42))), [Action::StopAll]);
-        assert_eq!(job.verdict().unwrap().code(), 42);
-    }
-
-    #[test]
-    fn a_tolerated_failure_ends_nobody_else() {
-        let rules = Rules { tolerate: [Role::Worker].into(), ..Rules::default() };
-        let mut tolerant = job("ps,worker*2", rules.clone());
-        assert_eq!(tolerant.apply(end(1, End::Exited(1))), []);
-        assert_eq!(tolerant.apply(ok(2)), [Action::StopAll]);
-        assert_eq!(tolerant.verdict(), Some(&Verdict::Success));
-        // Nobody who decides succeeded: that is no success.
-        let mut all_failed = job("ps,worker*2", rules);
-        all_failed.apply(end(1, End::Exited(4)));
-        assert_eq!(all_failed.apply(end(2, End::Exited(5))), [Action::StopAll]);
-        assert_eq!(all_failed.verdict().unwrap().code(), 4);
-    }
-
-    #[test]
-    fn one_signal_stops_and_a_second_kills() {
-        let mut job = job("worker*2", Rules::default());
-        assert_eq!(job.apply(Event::Signal(2)), [Action::StopAll]);
-        assert_eq!(job.apply(Event::Signal(2)), [Action::KillAll]);
-        job.apply(end(0, End::Killed(2)));
-        assert_eq!(job.apply(end(1, End::Killed(9))), [Action::Over]);
-        assert_eq!(job.verdict().unwrap().code(), 67);
-        let mut failing = self::job("worker*2", Rules::default());
-        failing.apply(end(0, End::Exited(1)));
-        assert_eq!(failing.apply(Event::Signal(15)), [], "it is stopping already, with its grace");
-        assert_eq!(failing.apply(Event::Signal(15)), [Action::KillAll]);
-        let mut everywhere = self::job("worker*2", Rules::default());
-        assert_eq!(everywhere.apply(Event::Signal(15)), [Action::StopAll]);
-        assert_eq!(
-            everywhere.apply(Event::SignalElsewhere(15)),
-            [],
-            "the same signal, told by another agent"
-        );
-        let mut warned = self::job("worker", Rules::default());
-        assert_eq!(warned.apply(Event::Signal(libc::SIGUSR1)), [Action::PassOn(libc::SIGUSR1)]);
-    }
-
-    #[test]
-    fn a_lost_agent_is_a_failure_that_nobody_restarts() {
-        let rules = Rules { restarts: [(Role::Worker, 3)].into(), ..Rules::default() };
-        let mut job = job("ps,worker", rules);
-        assert_eq!(job.apply(Event::Lost { rank: 1, why: "gone".to_owned() }), [Action::StopAll]);
-        assert_eq!(job.verdict().unwrap().code(), 66);
-        assert_eq!(job.apply(Event::Lost { rank: 1, why: "again".to_owned() }), []);
-    }
-
-    #[test]
-    fn a_server_that_somebody_else_stopped_has_failed() {
-        let served = |rank| Event::Started { rank, pid: 7, served: true };
-        let mut stray = job("ps,worker", Rules::default());
-        stray.apply(served(0));
-        assert_eq!(stray.apply(ok(0)), [Action::StopAll]);
-        assert_eq!(stray.verdict().unwrap().code(), 143);
-        let mut asked = job("ps,worker", Rules::default());
-        asked.apply(served(0));
-        assert_eq!(asked.apply(ok(1)), [Action::StopAll]);
-        assert_eq!(asked.apply(ok(0)), [Action::Over]);
-        assert_eq!(asked.verdict(), Some(&Verdict::Success));
-    }
-
-    #[test]
-    fn somebody_must_be_able_to_decide() {
-        let until = |until| Job::new(&plan("ps,worker"), Rules { until, ..Rules::default() }).is_some();
-        assert!(until(Until::Auto) && until(Until::Workers) && until(Until::All));
-        assert!(!until(Until::Chief));
-    }
-}
+mod tests;

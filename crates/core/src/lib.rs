@@ -11,20 +11,38 @@
 //! | [`Environ`](environ::Environ): variables, host name, named files, a snapshot | [`environ`], and [`machine`] for what it probes |
 //! | [`Allocation`](allocation::Allocation): the scheduler's whole answer, checked | [`scheduler`] |
 //! | [`Plan`](plan::Plan): members with roles, devices, CPUs; no address | [`plan`], [`roles`], [`devices`] |
-//! | [`Roster`](roster::Roster): the plan plus one endpoint a member | [`roster`], [`address`] |
+//! | [`Roster`](roster::Roster): the plan plus one endpoint per member | [`roster`], [`address`] |
 //! | [`ChildEnv`](framework::ChildEnv): the variables of one child | [`framework`] |
-//! | [`Outcome`](outcome): how every member ended | [`job`] decides, [`supervise`] does |
+//! | [`Outcome`](outcome::Outcome): how every member ended, and the verdict | [`job`] decides, [`supervise`] does |
 //!
-//! [`serve`] is a member by itself: a TensorFlow server without Python.
+//! # Layers
 //!
-//! Only [`environ`], [`machine`], [`doctor`], [`ports`], [`reach`], [`rendezvous`], [`events`], [`serve`] and [`supervise`]
-//! touch the world; everything else is a function of its arguments. The library never exits or panics on input, and
-//! prints nothing but what members write.
+//! A module uses what stands above it or beside it in this list, never what stands below; read it from the top to learn
+//! the crate. `tests/layers.rs` compares it with every `use` line, and with who touches the world: files, variables,
+//! the clock, the network, processes.
+//!
+//! | layer | modules | touches the world |
+//! |---|---|---|
+//! | words | `variables` `signal` `hostlist` `address` `advice` `shell` `trace` | no |
+//! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
+//! | a snapshot: words | `devices` `roles` | no |
+//! | a snapshot: taken | `machine` `environ` | yes |
+//! | values | `allocation` `plan` `roster` `proxy` `framework` `check` | no |
+//! | what happened, and what to do about it | `outcome` `job` | no |
+//! | what is written about it | `events` | yes |
+//! | members find each other | `rendezvous` | yes |
+//! | servers without Python | `serve` | yes |
+//! | members are started, watched and ended | `supervise` | yes |
+//! | one room per scheduler | `scheduler` | yes |
+//! | what is detected here | `doctor` | yes |
+//!
+//! The library never exits or panics on input, and prints nothing but what members write.
 
 pub mod address;
+mod advice;
 pub mod allocation;
 pub mod check;
-mod descriptor;
+mod clock;
 pub mod devices;
 pub mod doctor;
 pub mod environ;
@@ -32,17 +50,21 @@ pub mod events;
 pub mod framework;
 pub mod hostlist;
 pub mod job;
+mod lane;
 pub mod machine;
+pub mod network;
 pub mod outcome;
 pub mod plan;
 pub mod ports;
-pub mod reach;
+pub mod process;
+mod proxy;
 pub mod rendezvous;
 pub mod roles;
 pub mod roster;
 pub mod scheduler;
 pub mod serve;
+pub mod shell;
 pub mod signal;
-pub mod submit;
 pub mod supervise;
+mod trace;
 pub mod variables;

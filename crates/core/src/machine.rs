@@ -4,10 +4,10 @@
 //! with real strings.
 
 use crate::devices::{Device, is_device_name};
-use crate::supervise::dies_with_us;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use crate::process::{find_on_path, run_with_limit};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
 /// `nvidia-smi` takes seconds on a node whose driver sleeps; longer than this it hangs.
 const NVIDIA_SMI_LIMIT: Duration = Duration::from_secs(20);
@@ -123,52 +123,6 @@ pub fn parse_nvidia_smi(text: &str) -> Vec<Device> {
     devices
 }
 
-/// The first executable file called `name` in the folders of `path`.
-pub fn find_on_path(name: &str, path: Option<&str>) -> Option<PathBuf> {
-    std::env::split_paths(path?).map(|folder| folder.join(name)).find(|file| is_executable(file))
-}
-
-/// True for a file that somebody may run.
-pub fn is_executable(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
-/// Runs a small program to its end and gives what it printed; kills it at the limit, or if we are killed.
-pub(crate) fn run_with_limit(command: &mut Command, limit: Duration) -> Result<String, String> {
-    let mut child = dies_with_us(command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    let stdout = child.stdout.take();
-    // Read beside the wait: a program that prints more than a pipe holds would never end.
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        if let Some(stdout) = stdout {
-            _ = std::io::Read::read_to_string(&mut std::io::Read::take(stdout, 1 << 20), &mut text);
-        }
-        text
-    });
-    let deadline = Instant::now() + limit;
-    let status = loop {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) => break status,
-            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-            None => {
-                _ = child.kill();
-                _ = child.wait();
-                return Err(format!("no answer within {} s", limit.as_secs()));
-            }
-        }
-    };
-    if !status.success() {
-        return Err(status.to_string());
-    }
-    reader.join().map_err(|_| "its output could not be read".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,11 +146,5 @@ mod tests {
         assert_eq!(parse_cpu_max("max 100000\n"), None);
         assert_eq!(parse_cpu_max("50000 100000"), Some(1));
         assert_eq!(parse_cpu_max("5 0"), None);
-    }
-
-    #[test]
-    fn a_program_that_hangs_is_given_up() {
-        let error = run_with_limit(Command::new("sleep").arg("60"), Duration::from_millis(50)).unwrap_err();
-        assert!(error.contains("no answer"), "{error}");
     }
 }

@@ -5,10 +5,11 @@
 //! letting the child bind beside the holder by `SO_REUSEADDR`, set on the holder only while the child
 //! starts, is the default, since any server that sets that option itself can take it over.
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
-use std::collections::HashSet;
+use crate::network::{self, Sharing};
+use crate::trace::OrLog;
+use rustix::net::{SocketFlags, getsockname, sockopt};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use thiserror::Error;
@@ -33,8 +34,8 @@ pub enum PortChoice {
     Any,
     /// A site's range.
     Range(RangeInclusive<u16>),
-    /// What the scheduler reserved; any free one where others have taken those.
-    Prefer(RangeInclusive<u16>),
+    /// Exactly those that the scheduler reserved; any free one where all of them are taken.
+    Prefer(Vec<u16>),
     /// Base plus local rank.
     Base(u16),
 }
@@ -45,6 +46,11 @@ pub enum PortError {
         "port {port} cannot be had: {source}; hint: another process has it; leave --port-base out for a free one"
     )]
     Taken { port: u16, source: io::Error },
+    #[error(
+        "--port-base {base}: member {local_rank} of its host, counted from 0, would have port {}, and 65535 is the last one; hint: choose a lower base",
+        u64::from(*base) + u64::from(*local_rank)
+    )]
+    BeyondTheLast { base: u16, local_rank: u32 },
     #[error("no port of {}-{} is free; hint: widen --port-range", range.start(), range.end())]
     NoneFree { range: RangeInclusive<u16> },
     #[error("no port can be had: {0}")]
@@ -64,12 +70,18 @@ impl HeldPort {
     pub fn take(choice: &PortChoice, local_rank: u32, hand_over: HandOver) -> Result<HeldPort, PortError> {
         match choice {
             PortChoice::Any => HeldPort::bind(0, hand_over).map_err(PortError::None),
-            PortChoice::Prefer(range) => {
-                HeldPort::take(&PortChoice::Range(range.clone()), local_rank, hand_over)
-                    .or_else(|_| HeldPort::take(&PortChoice::Any, local_rank, hand_over))
+            PortChoice::Prefer(ports) => {
+                // Each member of a host begins at its own one, as `rallypoint env` gives them out.
+                let first = (local_rank as usize).checked_rem(ports.len()).unwrap_or(0);
+                let (before, from) = ports.split_at(first);
+                let held = from.iter().chain(before).find_map(|&port| HeldPort::bind(port, hand_over).ok());
+                held.map_or_else(|| HeldPort::take(&PortChoice::Any, local_rank, hand_over), Ok)
             }
             PortChoice::Base(base) => {
-                let port = base.saturating_add(u16::try_from(local_rank).unwrap_or(u16::MAX));
+                let port = u16::try_from(local_rank)
+                    .ok()
+                    .and_then(|offset| base.checked_add(offset))
+                    .ok_or(PortError::BeyondTheLast { base: *base, local_rank })?;
                 HeldPort::bind(port, hand_over).map_err(|source| PortError::Taken { port, source })
             }
             PortChoice::Range(range) => {
@@ -84,30 +96,14 @@ impl HeldPort {
         }
     }
 
-    /// All addresses of the machine, as TensorFlow will listen; IPv4 alone where there is no IPv6.
+    /// All addresses of the machine, as TensorFlow will listen.
     fn bind(port: u16, hand_over: HandOver) -> io::Result<HeldPort> {
-        let flags = SocketFlags::CLOEXEC;
-        let try_family = |family: AddressFamily, address: SocketAddr| -> io::Result<OwnedFd> {
-            let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-            if family == AddressFamily::INET6 {
-                sockopt::set_ipv6_v6only(&socket, false)?;
-            }
-            if hand_over == HandOver::ReusePort {
-                sockopt::set_socket_reuseport(&socket, true)?;
-            }
-            bind(&socket, &address)?;
-            Ok(socket)
-        };
         // Holders with SO_REUSEPORT would share a port among themselves without a word.
         if hand_over == HandOver::ReusePort && port != 0 {
             HeldPort::bind(port, HandOver::ReuseAddr)?;
         }
-        let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
-        let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
-        let socket = match try_family(AddressFamily::INET6, v6) {
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => try_family(AddressFamily::INET, v4)?,
-            other => other?,
-        };
+        let sharing = if hand_over == HandOver::ReusePort { Sharing::ReusePort } else { Sharing::Alone };
+        let socket = network::bind_everywhere(port, sharing, SocketFlags::empty())?;
         let bound = SocketAddr::try_from(getsockname(&socket)?)?.port();
         Ok(HeldPort { socket: Some(socket), port: bound, hand_over })
     }
@@ -131,7 +127,9 @@ impl HeldPort {
     /// Keeps others away again, after the child has ended: it may come back to the same address.
     pub fn close(&mut self) {
         match (&self.socket, self.hand_over) {
-            (Some(socket), HandOver::ReuseAddr) => _ = sockopt::set_socket_reuseaddr(socket, false),
+            (Some(socket), HandOver::ReuseAddr) => {
+                sockopt::set_socket_reuseaddr(socket, false).or_log("a port is not held as before");
+            }
             (None, HandOver::Release) => {
                 self.socket = HeldPort::bind(self.port, HandOver::Release).ok().and_then(|held| held.socket);
             }
@@ -144,51 +142,30 @@ impl HeldPort {
 pub fn is_in_use(port: u16) -> bool {
     match HeldPort::bind(port, HandOver::ReuseAddr) {
         Ok(_) => false,
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => !only_late_packets(port),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => !network::only_late_packets(port),
         // Not ours to bind, for a reason of its own: only a listener makes it used.
-        Err(_) => listening().contains(&port),
+        Err(_) => network::listening(Some(port)).contains(&port),
     }
 }
 
-/// True if the kernel keeps the port for connections that have ended, and for nothing else.
-fn only_late_packets(port: u16) -> bool {
-    let states: Vec<String> =
-        sockets().into_iter().filter(|(there, _)| *there == port).map(|(_, state)| state).collect();
-    // Who only holds a port is in no table, and cannot be told from nobody once a late packet is there;
-    // a held port has had no connections.
-    !states.is_empty() && states.iter().all(|state| state == "06")
+/// True if a server that sets `SO_REUSEADDR` may listen here: nobody listens and nobody holds the port.
+///
+/// Connections of a server that has ended linger for a minute, and keep everyone out that does not set that option.
+/// Setting it is not enough to know, though: a port that is held for a child that starts allows it too.
+pub(crate) fn is_free_for_a_server(port: u16) -> bool {
+    match HeldPort::bind(port, HandOver::ReuseAddr) {
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            can_be_shared(port, false).is_ok() && network::only_lingers(port)
+        }
+        Err(_) => false,
+    }
 }
 
-/// True where the kernel's tables can be read.
-pub fn listening_is_known() -> bool {
-    std::fs::File::open("/proc/net/tcp").is_ok()
-}
-
-/// Ports on which somebody on this machine listens.
-pub fn listening() -> HashSet<u16> {
-    sockets().into_iter().filter(|(_, state)| state == "0A").map(|(port, _)| port).collect()
-}
-
-/// Port and state of every socket that the kernel's tables show.
-fn sockets() -> Vec<(u16, String)> {
-    ["/proc/net/tcp", "/proc/net/tcp6"]
-        .into_iter()
-        .filter_map(|table| std::fs::read_to_string(table).ok())
-        .flat_map(|text| parse_sockets(&text))
-        .collect()
-}
-
-/// Lines such as `  0: 0100007F:1F90 00000000:0000 0A ...`; `0A` is LISTEN, `06` TIME_WAIT.
-fn parse_sockets(table: &str) -> Vec<(u16, String)> {
-    table
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace().skip(1);
-            let (_, port) = fields.next()?.rsplit_once(':')?;
-            let state = fields.nth(1)?;
-            Some((u16::from_str_radix(port, 16).ok()?, state.to_owned()))
-        })
-        .collect()
+/// Binds as gRPC will and lets go: beside a holder that lets others in, never beside a listener.
+pub(crate) fn can_be_shared(port: u16, reuse_port: bool) -> io::Result<()> {
+    let sharing = if reuse_port { Sharing::ReuseBoth } else { Sharing::ReuseAddr };
+    network::bind_everywhere(port, sharing, SocketFlags::empty()).map(drop)
 }
 
 #[cfg(test)]
@@ -205,7 +182,7 @@ mod tests {
         assert!(HeldPort::take(&PortChoice::Base(port), 0, HandOver::ReuseAddr).is_err());
         held.open().unwrap();
         let child = TcpListener::bind(("0.0.0.0", port)).unwrap();
-        assert!(listening().contains(&port));
+        assert!(network::listening(Some(port)).contains(&port));
         assert!(TcpListener::bind(("0.0.0.0", port)).is_err(), "one listener at a time");
         drop(child);
         held.close();
@@ -234,6 +211,31 @@ mod tests {
     }
 
     #[test]
+    fn a_server_may_follow_another_at_once() {
+        let listener = TcpListener::bind(("0.0.0.0", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(!is_free_for_a_server(port), "listened on");
+        let clients = [0, 1].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+        let served = [0, 1].map(|_| listener.accept().unwrap().0);
+        drop(listener);
+        assert!(!is_free_for_a_server(port), "its connections live");
+        drop(served);
+        // The clients have not hung up yet.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !is_free_for_a_server(port) {
+            assert!(std::time::Instant::now() < until, "it lingers");
+        }
+        drop(clients);
+        assert!(HeldPort::take(&PortChoice::Base(port), 0, HandOver::ReuseAddr).is_err(), "it lingers");
+        assert!(is_free_for_a_server(port), "late packets keep no server away");
+        assert!(TcpListener::bind(("0.0.0.0", port)).is_ok());
+        let mut held = HeldPort::take(&PortChoice::Any, 0, HandOver::ReuseAddr).unwrap();
+        assert!(!is_free_for_a_server(held.port()), "held");
+        held.open().unwrap();
+        assert!(!is_free_for_a_server(held.port()), "held for a child that starts");
+    }
+
+    #[test]
     fn ranges_and_bases() {
         let first = HeldPort::take(&PortChoice::Any, 0, HandOver::ReuseAddr).unwrap();
         let base = PortChoice::Base(first.port());
@@ -241,10 +243,30 @@ mod tests {
         assert!(error.starts_with(&format!("port {} cannot be had", first.port())), "{error}");
         let only = PortChoice::Range(first.port()..=first.port());
         assert!(HeldPort::take(&only, 0, HandOver::ReuseAddr).is_err());
-        let preferred = PortChoice::Prefer(first.port()..=first.port());
-        assert_ne!(HeldPort::take(&preferred, 0, HandOver::ReuseAddr).unwrap().port(), first.port());
         drop(first);
         assert!(HeldPort::take(&only, 5, HandOver::ReuseAddr).is_ok());
+        let beyond =
+            HeldPort::take(&PortChoice::Base(65535), 1, HandOver::ReuseAddr).unwrap_err().to_string();
+        assert!(beyond.contains("--port-base 65535: member 1") && beyond.contains("port 65536"), "{beyond}");
+        assert!(!beyond.contains("another process"), "{beyond}");
+    }
+
+    #[test]
+    fn reserved_ports_are_these_and_none_between() {
+        let free = || HeldPort::take(&PortChoice::Any, 0, HandOver::ReuseAddr).unwrap();
+        let mut reserved: Vec<u16> = [free(), free(), free()].iter().map(HeldPort::port).collect();
+        reserved.sort_unstable();
+        let preferred = PortChoice::Prefer(reserved.clone());
+        let take = |rank| HeldPort::take(&preferred, rank, HandOver::ReuseAddr).unwrap();
+        let mut held = vec![take(1), take(4), take(0)];
+        let mut ports: Vec<u16> = held.iter().map(HeldPort::port).collect();
+        assert_eq!(ports, [reserved[1], reserved[2], reserved[0]]);
+        held.push(take(2));
+        ports.sort_unstable();
+        assert!(!ports.contains(&held[3].port()), "all three are taken");
+        let one = PortChoice::Prefer(vec![reserved[0]]);
+        drop(held);
+        assert_eq!(HeldPort::take(&one, 7, HandOver::ReuseAddr).unwrap().port(), reserved[0]);
     }
 
     #[test]
@@ -255,9 +277,17 @@ mod tests {
     }
 
     #[test]
-    fn listeners_in_the_kernels_table() {
-        let table = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 00000000:0000 0A 0\n   1: 0100007F:1F91 0100007F:1F90 01 0\n";
-        let sockets = [(8080, "0A".to_owned()), (8081, "01".to_owned())];
-        assert_eq!(parse_sockets(table), sockets);
+    fn a_listener_is_named_and_a_holder_is_not_in_the_way() {
+        let mut held = HeldPort::take(&PortChoice::Any, 0, HandOver::ReuseAddr).unwrap();
+        let port = held.port();
+        assert!(can_be_shared(port, false).is_err(), "held for somebody else");
+        assert_eq!(network::listener(port), None);
+        held.open().unwrap();
+        can_be_shared(port, false).unwrap();
+        let child = std::net::TcpListener::bind(("::", port)).unwrap();
+        assert_eq!(can_be_shared(port, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(network::listener(port).map(|listener| listener.pid), Some(std::process::id()));
+        drop(child);
+        can_be_shared(port, false).unwrap();
     }
 }

@@ -23,7 +23,7 @@ pub enum RoleRequest {
     /// Counts; dealt over the ranks in the order chief, evaluator, ps, worker, as TensorFlow's own
     /// resolver does.
     Counts { chief: bool, evaluator: bool, ps: u32, workers: Workers, place: PsPlace },
-    /// One role a rank.
+    /// One role per rank.
     List(RoleList),
 }
 
@@ -60,7 +60,7 @@ pub enum RoleError {
     Name { found: String },
     #[error("role entry {found:?} has no count behind the *; hint: write worker*3")]
     Count { found: String },
-    #[error("the list of roles is empty; hint: write one role a rank, as in ps,worker*3")]
+    #[error("the list of roles is empty; hint: write one role per rank, as in ps,worker*3")]
     Empty,
     #[error(
         "{asked} members asked for ({what}), but the allocation has {there} task{}; hint: {hint}",
@@ -234,7 +234,7 @@ impl RoleRequest {
 
     fn does_not_fit(&self, asked: u64, there: u32) -> RoleError {
         let (what, hint) = match self {
-            RoleRequest::List(list) => (list.text.clone(), "name one role a task"),
+            RoleRequest::List(list) => (list.text.clone(), "name one role per task"),
             RoleRequest::Counts { chief, evaluator, ps, workers, .. } => {
                 let mut parts = Vec::new();
                 for (wanted, name) in [(*chief, "1 chief"), (*evaluator, "1 evaluator")] {

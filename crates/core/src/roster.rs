@@ -1,12 +1,11 @@
-//! The roster: a plan plus one agreed endpoint a member.
+//! The roster: a plan plus one agreed endpoint per member.
 //!
 //! Made here from static ports, without any network.
 
-use crate::address::{AddressError, Choice, HostRule, endpoint};
-use crate::allocation::Scheduler;
-use crate::outcome::name;
+use crate::address::{AddressError, HostRule, endpoint};
 use crate::plan::{Member, Plan};
 use crate::variables as var;
+use std::net::IpAddr;
 use thiserror::Error;
 
 /// A plan whose members all have an address.
@@ -37,7 +36,7 @@ pub enum StaticPorts {
 pub struct Addressing {
     pub rule: HostRule,
     /// One of this machine's own addresses; only good where all members are here.
-    pub own: Option<Choice>,
+    pub own: Option<IpAddr>,
 }
 
 /// What TensorFlow's own resolver counts from.
@@ -46,9 +45,9 @@ pub const DEFAULT_PORT_BASE: u16 = 8888;
 #[derive(Debug, Error)]
 pub enum RosterError {
     #[error(
-        "the host of {missing} of {world} members is not known ({first} is the first), so their addresses are not; hint: {hint}"
+        "the host of {missing} of {world} members is not known ({first} is the first), so their addresses are not; hint: {scheduler} does not tell where they are; `rallypoint run` lets them meet and tell"
     )]
-    HostUnknown { missing: usize, world: u32, first: String, hint: &'static str },
+    HostUnknown { missing: usize, world: u32, first: String, scheduler: &'static str },
     #[error("port {base}+{local_rank} for {member} is beyond 65535; hint: lower --port-base")]
     PortRange { base: u16, local_rank: u32, member: String },
     #[error(
@@ -75,13 +74,8 @@ impl Roster {
     ) -> Result<Roster, RosterError> {
         let missing = plan.members.iter().filter(|member| member.place.is_none()).count();
         if let Some(first) = plan.members.iter().find(|member| member.place.is_none()) {
-            let hint = match plan.scheduler {
-                Scheduler::HtCondor => {
-                    "HTCondor tells a proc only its own host; `rallypoint run` lets them meet"
-                }
-                _ => "`rallypoint run` lets the members meet and tell",
-            };
-            return Err(RosterError::HostUnknown { missing, world: plan.world(), first: name(first), hint });
+            let (world, first) = (plan.world(), first.to_string());
+            return Err(RosterError::HostUnknown { missing, world, first, scheduler: plan.scheduler.title });
         }
         let addresses = addresses(&plan, addressing)?;
         let endpoints = plan
@@ -96,7 +90,7 @@ impl Roster {
         Ok(Roster { plan, endpoints })
     }
 
-    /// A plan whose members have met: one endpoint a rank.
+    /// A plan whose members have met: one endpoint per rank.
     pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
         match endpoints.len() == plan.members.len() {
             true => Ok(Roster { plan, endpoints }),
@@ -141,13 +135,13 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// An address a host.
+/// An address per host.
 fn addresses(plan: &Plan, addressing: &Addressing) -> Result<Vec<String>, RosterError> {
     match &addressing.own {
         Some(_) if plan.hosts.len() > 1 => Err(RosterError::OtherHosts { hosts: plan.hosts.len() }),
-        Some(choice) => Ok(vec![choice.own_address()?.to_string()]),
+        Some(own) => Ok(vec![own.to_string()]),
         // A plain machine's name may not resolve to anything its own processes can reach.
-        None if plan.scheduler == Scheduler::Local && matches!(addressing.rule, HostRule::Name) => {
+        None if plan.scheduler.is_plain_machine() && matches!(addressing.rule, HostRule::Name) => {
             Ok(vec!["localhost".to_owned(); plan.hosts.len()])
         }
         None => Ok(plan.hosts.iter().map(|host| addressing.rule.apply(host)).collect::<Result<_, _>>()?),
@@ -159,7 +153,7 @@ fn port(plan: &Plan, member: &Member, local_rank: u32, ports: &StaticPorts) -> R
         u16::try_from(local_rank)
             .ok()
             .and_then(|offset| base.checked_add(offset))
-            .ok_or_else(|| RosterError::PortRange { base, local_rank, member: name(member) })
+            .ok_or_else(|| RosterError::PortRange { base, local_rank, member: member.to_string() })
     };
     match (ports, &plan.ports) {
         (StaticPorts::Base(base), _) => from_base(*base),
@@ -167,7 +161,7 @@ fn port(plan: &Plan, member: &Member, local_rank: u32, ports: &StaticPorts) -> R
         (StaticPorts::Reserved, Some(reserved)) => {
             reserved.get(local_rank as usize).copied().ok_or_else(|| RosterError::TooFewReserved {
                 there: reserved.len(),
-                member: name(member),
+                member: member.to_string(),
                 local_rank,
             })
         }

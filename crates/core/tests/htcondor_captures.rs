@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use rallypoint::allocation::{Allocation, Apart};
+use rallypoint::allocation::{Allocation, IndependentRestarts};
 
-use rallypoint::environ::{Environ, FileOverrides};
+use rallypoint::environ::{Environ, MovedFiles};
 use rallypoint::roles::RoleRequest;
 use rallypoint::scheduler::{self, On, htcondor};
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use std::path::PathBuf;
 fn environ(case: &str) -> Environ {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/htcondor").join(case);
     let ad = |name: &str| folder.join(name).exists().then(|| PathBuf::from(name));
-    let overrides = FileOverrides { job_ad: ad("job.ad"), machine_ad: ad("machine.ad") };
-    Environ::from_file(&folder.join("job.env"), &overrides).unwrap()
+    let ads = [("_CONDOR_JOB_AD", ad("job.ad")), ("_CONDOR_MACHINE_AD", ad("machine.ad"))];
+    let moved: MovedFiles = ads.into_iter().filter_map(|(variable, file)| Some((variable, file?))).collect();
+    scheduler::environ_from_file(&folder.join("job.env"), &moved).unwrap()
 }
 
 fn allocation(case: &str) -> Allocation {
@@ -85,14 +86,17 @@ fn nodes_are_started_again_together_and_procs_apart() {
     let parallel = [("_CONDOR_JOB_AD", "x"), ("_CONDOR_PROCNO", "1"), ("_CONDOR_NPROCS", "2")];
     for (run, before) in [(1, 0), (3, 2)] {
         let nodes = read(&parallel, &ad(run));
-        assert_eq!((nodes.attempt, nodes.apart), (before, None));
+        assert_eq!((nodes.attempt, nodes.restarts), (before, None));
         // Nobody knows how often the other procs were started: the attempt is agreed on when they meet.
         let procs = read(&vanilla, &ad(run));
-        assert_eq!((procs.attempt, procs.apart), (0, Some(Apart { runs: before, retried: false })));
+        assert_eq!(
+            (procs.attempt, procs.restarts),
+            (0, Some(IndependentRestarts { previous_runs: before, others_retry: false }))
+        );
     }
     let retried =
         ad(1) + "JobMaxRetries = 2\nOnExitRemove = NumJobCompletions > JobMaxRetries || ExitCode =?= 0\n";
-    assert!(read(&vanilla, &retried).apart.unwrap().retried);
+    assert!(read(&vanilla, &retried).restarts.unwrap().others_retry);
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! What must hold for any input.
 
+mod sound;
+
 use proptest::prelude::*;
-use rallypoint::allocation::{Allocation, Host, HostGpus, Place, Scheduler, Slot};
+use rallypoint::allocation::{Allocation, Host, HostGpus, Place, Slot};
 use rallypoint::devices::Device;
 use rallypoint::environ::Environ;
 use rallypoint::hostlist::{HostList, Order};
 use rallypoint::plan::{GpuRequest, JobSpec, Plan};
 use rallypoint::roles::{PsPlace, RoleRequest, Workers};
 use rallypoint::scheduler::{self, On};
-use std::collections::BTreeSet;
+use sound::{check_allocation, check_plan};
 
 fn host_name() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -70,7 +72,7 @@ proptest! {
         values in prop::collection::vec((0usize..VARIABLES.len(), value()), 0..14)
     ) {
         let environ = Environ::from_variables(values.into_iter().map(|(which, value)| (VARIABLES[which], value)));
-        if let Ok(allocation) = scheduler::allocation(&environ, On::Slurm, &RoleRequest::default()) {
+        if let Ok(allocation) = scheduler::allocation(&environ, On::Scheduler(&scheduler::slurm::Slurm), &RoleRequest::default()) {
             check_allocation(&allocation);
             if let Ok(plan) = Plan::new(allocation, &JobSpec::default()) {
                 check_plan(&plan);
@@ -82,7 +84,7 @@ proptest! {
     fn any_job_ad_is_an_allocation_or_an_error(text in "((ClusterId|ProcId|TotalSubmitProcs|JobRunCount|x) = [0-9a\"\\-]{0,4}\n){0,5}\\PC{0,20}") {
         let environ = Environ::from_variables([("_CONDOR_JOB_AD", "job.ad"), ("_CONDOR_SLOT", "slot1")])
             .with_file("_CONDOR_JOB_AD", &text);
-        if let Ok(allocation) = scheduler::allocation(&environ, On::HtCondor, &RoleRequest::default()) {
+        if let Ok(allocation) = scheduler::allocation(&environ, On::Scheduler(&scheduler::htcondor::HtCondor), &RoleRequest::default()) {
             check_allocation(&allocation);
         }
     }
@@ -166,10 +168,10 @@ fn allocation(tasks: &[u32], gpus: u32) -> Allocation {
         })
         .collect();
     Allocation {
-        scheduler: Scheduler::Slurm,
+        scheduler: scheduler::slurm::SOURCE,
         job: Some("1".to_owned()),
         attempt: 0,
-        apart: None,
+        restarts: None,
         hosts,
         slots,
         me: None,
@@ -177,34 +179,5 @@ fn allocation(tasks: &[u32], gpus: u32) -> Allocation {
         deadline: None,
         ports: None,
         notes: Vec::new(),
-    }
-}
-
-fn check_allocation(allocation: &Allocation) {
-    if let Some(me) = allocation.me {
-        assert!(me < allocation.world());
-        assert!(allocation.slots[me as usize].place.is_some() || allocation.hosts.is_empty());
-    }
-    let places: Vec<_> = allocation.slots.iter().filter_map(|slot| slot.place).collect();
-    let distinct: BTreeSet<_> = places.iter().map(|place| (place.host, place.local_rank)).collect();
-    assert_eq!(distinct.len(), places.len(), "two ranks in one place");
-    assert!(places.iter().all(|place| (place.host as usize) < allocation.hosts.len()));
-}
-
-/// Ranks are 0 to n-1, indices count up within each role, no device of a host is given twice.
-fn check_plan(plan: &Plan) {
-    let ranks: Vec<u32> = plan.members.iter().map(|member| member.rank).collect();
-    assert_eq!(ranks, (0..plan.world()).collect::<Vec<_>>());
-    for (role, count) in plan.role_counts() {
-        let indices: Vec<u32> =
-            plan.members.iter().filter(|member| member.role == role).map(|member| member.index).collect();
-        assert_eq!(indices, (0..count).collect::<Vec<_>>());
-    }
-    let mut given = BTreeSet::new();
-    for member in &plan.members {
-        for device in member.devices.iter().flat_map(|devices| devices.iter()) {
-            let host = member.place.map(|place| place.host);
-            assert!(given.insert((host, device.clone())), "{device} of {host:?} is given twice");
-        }
     }
 }

@@ -92,7 +92,9 @@ fn variables_written_by_hand_are_enough() {
             ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
         ];
         let environ = Environ::from_variables(variables.into_iter().chain(more.iter().copied()));
-        let allocation = scheduler::allocation(&environ, On::Slurm, &RoleRequest::default()).unwrap();
+        let allocation =
+            scheduler::allocation(&environ, On::Scheduler(&scheduler::slurm::Slurm), &RoleRequest::default())
+                .unwrap();
         assert_eq!(allocation.me, rank.parse().ok());
         allocation.slots.iter().map(|slot| slot.place.map(|place| place.host)).collect::<Vec<_>>()
     };

@@ -5,11 +5,11 @@ use rallypoint::address::AddressError;
 use rallypoint::hostlist::{FoldError, HostListError};
 use rallypoint::plan::PlanError;
 use rallypoint::ports::PortError;
-use rallypoint::rendezvous::{PlaceError, RendezvousError, SettleError};
+use rallypoint::rendezvous::{RendezvousError, SettleError};
 use rallypoint::roles::RoleError;
 use rallypoint::roster::RosterError;
-use rallypoint::scheduler::AllocationError;
 use rallypoint::scheduler::slurm::CountsError;
+use rallypoint::scheduler::{AllocationError, PlaceError};
 
 /// An error that has its class in `rallypoint.errors`.
 pub(crate) trait Raise: std::fmt::Display {

@@ -6,9 +6,9 @@ use rallypoint::address::{Choice, Network};
 use rallypoint::allocation::{HostGpus, Place};
 use rallypoint::environ::Environ;
 use rallypoint::hostlist::{HostList, Order};
-use rallypoint::scheduler::slurm;
+use rallypoint::scheduler::{self, slurm};
 use rallypoint::variables as var;
-use rallypoint::{reach, rendezvous};
+use rallypoint::{network, rendezvous};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -116,8 +116,10 @@ pub(crate) fn slurm_step(
     }
     let allocation = py
         .detach(|| {
-            let environ =
-                if here { Environ::here_with(variables) } else { Environ::from_variables(variables) };
+            let environ = match here {
+                true => Environ::here_with(variables).with_named_files(&scheduler::named_files()),
+                false => Environ::from_variables(variables),
+            };
             slurm::allocation(&environ)
         })
         .map_err(|error| error.raise(py))?;
@@ -143,9 +145,9 @@ pub(crate) fn own_address(
 ) -> PyResult<String> {
     match choice(py, interface, network)? {
         Some(choice) => {
-            choice.own_address().map(|address| address.to_string()).map_err(|error| error.raise(py))
+            network::own_address(&choice).map(|address| address.to_string()).map_err(|error| error.raise(py))
         }
-        None => match rendezvous::own_addresses().first() {
+        None => match network::own_addresses().first() {
             Some(address) => Ok(address.to_string()),
             None => Err(rendezvous::RendezvousError::NoAddress.raise(py)),
         },
@@ -178,5 +180,5 @@ pub(crate) fn choice(
 #[pyfunction]
 pub(crate) fn reachable(py: Python<'_>, addresses: Vec<String>, timeout: f64) -> PyResult<Vec<bool>> {
     let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::from_secs(1));
-    Ok(py.detach(|| reach::reachable(&addresses, limit))?)
+    Ok(py.detach(|| network::reachable(&addresses, limit))?)
 }

@@ -6,13 +6,18 @@ use crate::ports::port_choice;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use rallypoint::ports::{HandOver, HeldPort};
-use rallypoint::rendezvous::{Exchanged, Meeting, Place, PlaceRequest, exchange, place, settle};
+use rallypoint::rendezvous::message::Seat;
+use rallypoint::rendezvous::{Exchanged, Meeting, exchange, settle};
 use rallypoint::roster::{Addressing, Endpoint, Roster};
+use rallypoint::scheduler::{Place, PlaceError, PlaceRequest, place};
 use std::sync::Mutex;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// How long a member that was lost may take to come back.
 const REJOIN: Duration = Duration::from_secs(10);
+/// How often Python is asked whether a Ctrl-C has come.
+const TICK: Duration = Duration::from_millis(50);
 
 /// What the caller asks for.
 pub(crate) struct Ask<'a> {
@@ -36,8 +41,7 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
     }
     let request =
         PlaceRequest { meet: Some(ask.way.to_owned()), rank: ask.rank, job: ask.job.clone(), timeout };
-    let place = place(&request, &plan.environ, &plan.allocation, &plan.plan);
-    let (way, meeting) = match place.map_err(|error| error.raise(py))? {
+    let (way, meeting) = match find_place(py, &request, plan)?.map_err(|error| error.raise(py))? {
         Some(Place { way, meeting }) => (Some(way), meeting),
         None if plan.plan.world() == 1 => {
             (None, Meeting { rank: Some(0), key: None, timeout, job: request.job.clone() })
@@ -48,16 +52,17 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
         }
     };
     let port = meeting.hold_port(&plan.plan, &ports, HandOver::ReuseAddr).map_err(|error| error.raise(py))?;
-    let introduction = meeting
-        .introduce(&plan.plan, plan.environ.hostname.as_deref(), &ask.addressing, port.port(), REJOIN)
+    let join_request = meeting
+        .join_request(&plan.plan, plan.environ.hostname.as_deref(), &ask.addressing, port.port(), REJOIN)
         .map_err(|error| error.raise(py))?;
-    let Some(mut way) = way else {
+    let Some(way) = way else {
         // Alone: nobody has to be asked.
-        let address = match (introduction.offer.chosen, introduction.offer.addresses.into_iter().next()) {
+        let address = match (join_request.offer.chosen, join_request.offer.addresses.into_iter().next()) {
             (true, Some(address)) => address,
             _ => "127.0.0.1".to_owned(),
         };
-        let members = vec![(introduction.offer.host, Endpoint { address, port: port.port() })];
+        let endpoint = Endpoint { address, port: port.port() };
+        let members = vec![Seat { host: join_request.offer.host, machine: 0, endpoint }];
         return Ok((settled(py, plan, 0, members)?, port));
     };
     // What Python raised meanwhile, to be raised again at the end: a Ctrl-C, say.
@@ -85,7 +90,7 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
             true => Err("interrupted".to_owned()),
             false => Python::attach(|py| py.check_signals().map_err(keep)),
         };
-        exchange(way.as_mut(), introduction, &plan.plan, &mut say, &mut go_on)
+        exchange(way, join_request, &plan.plan, &mut say, &mut go_on)
     });
     if let Ok(Some(raised)) = raised.into_inner() {
         return Err(raised);
@@ -94,7 +99,33 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
     Ok((settled(py, plan, rank, members)?, port))
 }
 
-fn settled(py: Python<'_>, plan: &Plan, rank: u32, members: Vec<(String, Endpoint)>) -> PyResult<Roster> {
+/// Looks for the place on a thread of its own: names, file servers and submit hosts may take long to answer, and Ctrl-C
+/// ends the wait at once.
+fn find_place(
+    py: Python<'_>,
+    request: &PlaceRequest,
+    plan: &Plan,
+) -> PyResult<Result<Option<Place>, PlaceError>> {
+    let (request, environ) = (request.clone(), plan.environ.clone());
+    let (allocation, of) = (plan.allocation.clone(), plan.plan.clone());
+    let (send, mut receive) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("rallypoint-place".to_owned()).spawn(move || {
+        _ = send.send(place(&request, &environ, &allocation, &of));
+    })?;
+    loop {
+        let receive = &mut receive;
+        match py.detach(move || receive.recv_timeout(TICK)) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                let text = "the place to meet was not looked for to the end";
+                return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+            }
+        }
+    }
+}
+
+fn settled(py: Python<'_>, plan: &Plan, rank: u32, members: Vec<Seat>) -> PyResult<Roster> {
     let (allocation, cpus) = (plan.allocation.clone(), plan.environ.cpus);
     settle(allocation, &plan.job, plan.plan.clone(), cpus, rank, members).map_err(|error| error.raise(py))
 }

@@ -10,6 +10,7 @@ use rallypoint::allocation::Allocation;
 use rallypoint::devices;
 use rallypoint::environ::Environ;
 use rallypoint::framework::tensorflow;
+use rallypoint::network::own_address;
 use rallypoint::plan::{self, GpuRequest, JobSpec};
 use rallypoint::roles::{PsPlace, RoleError, RoleList, RoleRequest, Workers};
 use rallypoint::roster::{self, Addressing, StaticPorts};
@@ -66,7 +67,7 @@ pub(crate) struct Plan {
 impl Plan {
     #[getter]
     fn scheduler(&self) -> &'static str {
-        self.plan.scheduler.name()
+        self.plan.scheduler.name
     }
 
     #[getter]
@@ -170,7 +171,7 @@ impl Plan {
     fn __repr__(&self) -> String {
         let roles: Vec<String> =
             self.plan.role_counts().iter().map(|(role, count)| format!("{count} {role}")).collect();
-        format!("<Plan of {} on {}: {}>", self.plan.world(), self.plan.scheduler.name(), roles.join(", "))
+        format!("<Plan of {} on {}: {}>", self.plan.world(), self.plan.scheduler.name, roles.join(", "))
     }
 }
 
@@ -235,7 +236,7 @@ impl Roster {
 
 /// The plan of this allocation.
 ///
-/// Roles as counts (`jobs`) or one a rank (`roles`, `"ps,worker*3"`); all members are workers otherwise.
+/// Roles as counts (`jobs`) or one per rank (`roles`, `"ps,worker*3"`); all members are workers otherwise.
 #[pyfunction]
 #[pyo3(signature = (jobs = None, roles = None, *, on = "auto", variables, here = true, place = "pack", gpus_per_node = None,
     gpus_per_task = None, ps_gpus = 0, bind_gpus = true, cpus_per_task = None))]
@@ -257,13 +258,10 @@ pub(crate) fn resolve(
     let unknown = |what: &str, found: &str, known: &str| {
         pyo3::exceptions::PyValueError::new_err(format!("{what}={found:?}: expected {known}"))
     };
-    let on = match on {
-        "auto" => On::Auto,
-        "slurm" => On::Slurm,
-        "htcondor" => On::HtCondor,
-        "local" => On::Local,
-        other => return Err(unknown("on", other, "auto, slurm, htcondor or local")),
-    };
+    let on = On::named(on).ok_or_else(|| {
+        let names: Vec<&str> = On::names().collect();
+        unknown("on", on, &format!("one of {}", names.join(", ")))
+    })?;
     let place = match place {
         "pack" => PsPlace::Pack,
         "spread" => PsPlace::Spread,
@@ -279,7 +277,8 @@ pub(crate) fn resolve(
         GpuRequest { per_node: gpus_per_node, per_task: gpus_per_task, ps: ps_gpus, binding: bind_gpus };
     let job = JobSpec { roles, gpus, cpus_per_task };
     let (environ, allocation) = py.detach(|| {
-        let environ = if here { Environ::here_with(variables) } else { Environ::captured(variables) };
+        let environ = if here { Environ::here_with(variables) } else { Environ::from_variables(variables) };
+        let environ = environ.with_named_files(&scheduler::named_files());
         let allocation = scheduler::allocation(&environ, on, &job.roles);
         (environ, allocation)
     });
@@ -326,7 +325,8 @@ fn addressing(
         }
         (None, None) => HostRule::Name,
     };
-    Ok(Addressing { rule, own: choice(py, interface, network)? })
+    let own = choice(py, interface, network)?.map(|choice| own_address(&choice)).transpose();
+    Ok(Addressing { rule, own: own.map_err(|error| error.raise(py))? })
 }
 
 /// The variables that mask GPUs.

@@ -1,13 +1,19 @@
 //! `rallypoint plan` and `env`: who is who, with what, and where.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
+use rallypoint::framework::{self, FRAMEWORKS, Framework};
+use rallypoint::scheduler::On;
 use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PlanArgs {
-    /// Print JSON for scripts
+    /// Print JSON for scripts, in every task of a Slurm step
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the table in every task of a Slurm step; otherwise task 0 alone does
+    #[arg(long)]
+    pub(crate) all_ranks: bool,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
     #[command(flatten)]
@@ -25,8 +31,8 @@ pub(crate) struct EnvArgs {
     #[arg(long, value_name = "N")]
     pub(crate) rank: Option<u32>,
     /// Whose variables to print
-    #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
-    pub(crate) framework: FrameworkArg,
+    #[arg(long, default_value = FRAMEWORKS[0].name(), value_parser = framework())]
+    pub(crate) framework: &'static dyn Framework,
     /// Write a TF_CONFIG file for every member into this directory instead
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rank", "format"])]
     pub(crate) write_dir: Option<PathBuf>,
@@ -55,16 +61,11 @@ pub(crate) enum EnvFormat {
     ServerDef,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FrameworkArg {
-    /// TF_CONFIG
-    Tensorflow,
-    /// MASTER_ADDR, RANK, WORLD_SIZE and the like
-    Torch,
-    /// What jax.distributed.initialize() reads
-    Jax,
-    /// RALLYPOINT_* alone
-    Plain,
+/// One of the frameworks, with what its members get.
+pub(crate) fn framework() -> impl TypedValueParser<Value = &'static dyn Framework> {
+    let names =
+        FRAMEWORKS.iter().map(|framework| PossibleValue::new(framework.name()).help(framework.about()));
+    PossibleValuesParser::new(names).map(|name| framework::by_name(&name).unwrap_or(FRAMEWORKS[0]))
 }
 
 /// Who is who.
@@ -83,7 +84,7 @@ pub(crate) struct RoleArgs {
     /// One member is an evaluator
     #[arg(long)]
     pub(crate) evaluator: bool,
-    /// One role a rank, in rank order: ps,worker*3,ps,worker*3
+    /// One role per rank, in rank order: ps,worker*3,ps,worker*3
     #[arg(long, value_name = "LIST", conflicts_with_all = ["ps", "workers", "chief", "evaluator", "place"])]
     pub(crate) roles: Option<String>,
     /// Parameter servers on the first ranks, or on different hosts
@@ -123,8 +124,8 @@ pub(crate) struct GpuArgs {
 #[command(next_help_heading = "Allocation")]
 pub(crate) struct SourceArgs {
     /// The scheduler to believe in
-    #[arg(long, value_enum, default_value_t = OnArg::Auto)]
-    pub(crate) on: OnArg,
+    #[arg(long, default_value = "auto", value_parser = on())]
+    pub(crate) on: On,
     /// Plan for these hosts, a host list, instead of an allocation
     #[arg(long, value_name = "HOSTLIST", conflicts_with_all = ["environ", "on"])]
     pub(crate) nodes: Option<String>,
@@ -135,12 +136,9 @@ pub(crate) struct SourceArgs {
     pub(crate) captured: CapturedArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnArg {
-    Auto,
-    Slurm,
-    Htcondor,
-    Local,
+/// `auto`, or one of the schedulers.
+pub(crate) fn on() -> impl TypedValueParser<Value = On> {
+    PossibleValuesParser::new(On::names()).map(|name| On::named(&name).unwrap_or_default())
 }
 
 /// A captured environment.

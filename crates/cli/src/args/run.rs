@@ -1,7 +1,9 @@
 //! `rallypoint run`: a job's roles, meeting, ports, ending and output.
 
-use super::{AddressArgs, FrameworkArg, GpuArgs, OnArg, RoleArgs};
+use super::{AddressArgs, GpuArgs, RoleArgs, framework, on};
 use clap::{Args as ClapArgs, ValueEnum};
+use rallypoint::framework::{FRAMEWORKS, Framework};
+use rallypoint::scheduler::{self, On};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +11,8 @@ use std::time::Duration;
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     /// The scheduler to believe in
-    #[arg(long, value_enum, default_value_t = OnArg::Auto)]
-    pub(crate) on: OnArg,
+    #[arg(long, default_value = "auto", value_parser = on())]
+    pub(crate) on: On,
     /// A task that a launcher has started: its leader is told on standard input
     #[arg(long, hide = true)]
     pub(crate) launched: bool,
@@ -33,8 +35,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct JobArgs {
     /// Whose variables the members get
-    #[arg(long, value_enum, default_value_t = FrameworkArg::Tensorflow)]
-    pub(crate) framework: FrameworkArg,
+    #[arg(long, default_value = FRAMEWORKS[0].name(), value_parser = framework())]
+    pub(crate) framework: &'static dyn Framework,
     /// Turn each member's CPUs into thread settings
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub(crate) threads: Switch,
@@ -61,8 +63,7 @@ pub(crate) struct JobArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Meeting")]
 pub(crate) struct MeetArgs {
-    /// auto, pmi, chirp, a directory that all members see, or host:port [default: auto]
-    #[arg(long, value_name = "WAY")]
+    #[arg(long, value_name = "WAY", help = ways())]
     pub(crate) meet: Option<String>,
     /// This member's rank [default: the scheduler's, or the next free one]
     #[arg(long, value_name = "N", requires = "meet")]
@@ -118,12 +119,15 @@ pub(crate) struct RunServeArgs {
     /// Roles that are TensorFlow servers without Python, instead of COMMAND: ps, or ps,worker with a chief
     #[arg(long, value_name = "ROLES")]
     pub(crate) serve: Option<String>,
-    /// Where their TensorFlow is [default: that of COMMAND's Python, else look for it]
-    #[arg(long, value_name = "DIR", requires = "serve")]
+    /// Where the servers' TensorFlow is [default: that of COMMAND's Python, else look for it]
+    #[arg(long, value_name = "DIR")]
     pub(crate) tensorflow: Option<PathBuf>,
     /// Their tensorflow.ConfigProto, as text or serialized
     #[arg(long, value_name = "FILE", requires = "serve")]
     pub(crate) serve_config: Option<PathBuf>,
+    /// Jobs with ps: let a server keep the address of a worker that is done, for those who still open sessions
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub(crate) stand_in: Switch,
 }
 
 /// What members write, and what is told about them.
@@ -139,12 +143,26 @@ pub(crate) struct OutputArgs {
     /// Show neither the members' output nor talk; errors only
     #[arg(long)]
     pub(crate) quiet: bool,
+    /// Tell every decision and its reason, as RALLYPOINT_LOG=debug does
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// What stands before each line; {role}, {index}, {rank} and {host} are filled in
     #[arg(long, value_name = "TEXT", default_value = "[{role} {index}] ")]
     pub(crate) prefix: String,
-    /// Append what happens to this file, a JSON object a line
+    /// Append what happens to this file, a JSON object per line
     #[arg(long, value_name = "FILE")]
     pub(crate) events: Option<PathBuf>,
+    /// What follows from output, log files or events that cannot be written
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = LogErrorsArg::Fail)]
+    pub(crate) log_errors: LogErrorsArg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogErrorsArg {
+    /// A job that has otherwise succeeded ends with 199
+    Fail,
+    /// It is said, and no more
+    Ignore,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -160,6 +178,8 @@ pub(crate) enum UntilArg {
     Chief,
     Workers,
     All,
+    /// The chief, else worker 0
+    First,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -170,6 +190,12 @@ pub(crate) enum HandOverArg {
     ReusePort,
     /// The holder lets go just before the member starts
     Release,
+}
+
+/// What `--meet` takes.
+fn ways() -> String {
+    let own: Vec<&str> = scheduler::ways().collect();
+    format!("auto, {}, a directory that all members see, or host:port [default: auto]", own.join(", "))
 }
 
 /// `90`, `10s`, `1.5min`, `2h`, `200ms`

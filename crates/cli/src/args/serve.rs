@@ -1,6 +1,7 @@
 //! `rallypoint serve`
 
 use clap::Args as ClapArgs;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
@@ -20,6 +21,9 @@ pub(crate) struct ServeArgs {
     /// When it serves, print a JSON object for scripts
     #[arg(long)]
     pub(crate) json: bool,
+    /// A command whose Python's TensorFlow is taken
+    #[arg(last = true, hide = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) options: ServerArgs,
 }

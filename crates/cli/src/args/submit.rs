@@ -1,27 +1,17 @@
-//! `rallypoint submit`: what is asked of a scheduler.
+//! `rallypoint submit`: what is asked of a scheduler. The schedulers tell their own options.
 
 use super::JobArgs;
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, Error, FromArgMatches, Subcommand};
+use rallypoint::scheduler::submit::{Given, OptionSpec, Submit, Value};
+use rallypoint::scheduler::{SCHEDULERS, by_name};
 use std::ffi::OsString;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum SubmitCommand {
-    /// Through sbatch; its job id goes to stdout
-    #[command(after_help = "Examples:
-  rallypoint submit slurm -N 2 --ntasks-per-node 4 --gpus-per-node 4 --time 1:00:00 --ps 1 --env tf -- python train.py
-  rallypoint submit slurm -n 4 --ps 1 --sbatch=\"--qos=shared --mail-type=END\" --dry-run -- python train.py
-  rallypoint submit slurm -n 4 --time 10 --wait -- python train.py
-
-Options of run are handed on to it. Environments and defaults may stand in rallypoint.toml.")]
-    Slurm(Box<SubmitSlurmArgs>),
-    /// Through condor_submit; its cluster id goes to stdout
-    #[command(after_help = "Examples:
-  rallypoint submit htcondor --ps 1 --workers 2 --request-gpus 1 -- python train.py
-  rallypoint submit htcondor --workers 4 --no-shared-fs --input data.npz --wait -- python train.py
-  rallypoint submit htcondor --universe parallel --ps 1 --workers 2 --dry-run -- python train.py
-
-Options of run are handed on to it. Environments and defaults may stand in rallypoint.toml.")]
-    Htcondor(Box<SubmitHtcondorArgs>),
+/// One of the schedulers that take jobs, and what is asked of it.
+#[derive(Debug)]
+pub(crate) struct SubmitCommand {
+    pub(crate) to: &'static dyn Submit,
+    pub(crate) job: SubmitJobArgs,
+    pub(crate) given: Given,
 }
 
 /// What every kind of submission has.
@@ -43,112 +33,96 @@ pub(crate) struct SubmitJobArgs {
     pub(crate) handed_on: JobArgs,
 }
 
-#[derive(Debug, ClapArgs)]
-pub(crate) struct SubmitSlurmArgs {
-    #[command(flatten)]
-    pub(crate) job: SubmitJobArgs,
-    #[command(flatten)]
-    pub(crate) resources: SlurmResources,
+/// What stands below the examples of every scheduler.
+const BELOW: &str = "
+
+Options of run are handed on to it. Environments and defaults may stand in
+rallypoint.toml.";
+
+impl Subcommand for SubmitCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        let takers = SCHEDULERS.iter().filter_map(|scheduler| Some((scheduler, scheduler.submit()?)));
+        let each = takers.map(|(scheduler, submit)| command_of(scheduler.source().name, submit));
+        // In the order of their names: the list has the order of detection.
+        let mut each: Vec<Command> = each.collect();
+        each.sort_by_key(|command| std::cmp::Reverse(command.get_name().to_owned()));
+        command.subcommand_required(true).arg_required_else_help(true).subcommands(each)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        by_name(name).is_some_and(|scheduler| scheduler.submit().is_some())
+    }
 }
 
-#[derive(Debug, ClapArgs)]
-pub(crate) struct SubmitHtcondorArgs {
-    #[command(flatten)]
-    pub(crate) job: SubmitJobArgs,
-    #[command(flatten)]
-    pub(crate) resources: HtcondorResources,
+impl FromArgMatches for SubmitCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SubmitCommand, Error> {
+        let missing = || Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        let to = by_name(name).and_then(|scheduler| scheduler.submit()).ok_or_else(missing)?;
+        let job = SubmitJobArgs::from_arg_matches(matches)?;
+        Ok(SubmitCommand { to, job, given: given(to, matches) })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = SubmitCommand::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
-/// What is asked of HTCondor; names and values are those of a submit description.
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Resources")]
-pub(crate) struct HtcondorResources {
-    /// One proc a member, or one node of a dedicated scheduler
-    #[arg(long, value_enum, default_value_t = UniverseArg::Vanilla)]
-    pub(crate) universe: UniverseArg,
-    /// CPUs of each member
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) request_cpus: Option<u32>,
-    /// GPUs of each member; in the vanilla universe a parameter server gets none
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) request_gpus: Option<u32>,
-    /// Memory of each member: 8GB
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) request_memory: Option<String>,
-    /// Disk of each member: 20GB
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) request_disk: Option<String>,
-    /// Which hosts will do: 'Machine != \"n7\"'
-    #[arg(long, value_name = "EXPRESSION")]
-    pub(crate) requirements: Option<String>,
-    /// The job's name, and its files' [default: the script's]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) batch_name: Option<String>,
-    /// A folder for output and logs [default: this one]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) logs: Option<String>,
-    /// The execute hosts do not see this directory: rallypoint and the script go with the job
-    #[arg(long)]
-    pub(crate) no_shared_fs: bool,
-    /// With --no-shared-fs, another file that goes with the job
-    #[arg(long, value_name = "FILE", requires = "no_shared_fs")]
-    pub(crate) input: Vec<String>,
-    /// How often all are started again if one was evicted or lost; in the vanilla universe
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(crate) retries: u32,
-    /// Start all again if the program itself has failed, too
-    #[arg(long)]
-    pub(crate) retry_failures: bool,
-    /// More lines of the submit description: 'accounting_group = physics'
-    #[arg(long, value_name = "LINE")]
-    pub(crate) line: Vec<String>,
+fn command_of(name: &'static str, submit: &'static dyn Submit) -> Command {
+    SubmitJobArgs::augment_args(Command::new(name))
+        .about(submit.about())
+        .after_help(format!("{}{BELOW}", submit.examples()))
+        .args(submit.options().iter().map(|option| argument(option).help_heading("Resources")))
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum UniverseArg {
-    Vanilla,
-    Parallel,
+/// An option's name among the arguments. The job's own options have theirs.
+fn id(long: &str) -> String {
+    format!("scheduler.{long}")
 }
 
-/// What is asked of Slurm; names and values are sbatch's.
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Resources")]
-pub(crate) struct SlurmResources {
-    /// Hosts: a number, or 2-4
-    #[arg(short = 'N', long, value_name = "N")]
-    pub(crate) nodes: Option<String>,
-    /// Tasks, one a member
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) ntasks: Option<u32>,
-    /// Tasks on each host
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) ntasks_per_node: Option<u32>,
-    /// CPUs of each task
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) cpus_per_task: Option<u32>,
-    /// GPUs of each host: 4, or a100:4
-    #[arg(long, value_name = "N")]
-    pub(crate) gpus_per_node: Option<String>,
-    /// GPUs of each task
-    #[arg(long, value_name = "N")]
-    pub(crate) gpus_per_task: Option<String>,
-    /// Memory of each host: 64G
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) mem: Option<String>,
-    /// Time limit: minutes, 1:00:00 or 2-00:00
-    #[arg(short = 't', long, value_name = "TIME")]
-    pub(crate) time: Option<String>,
-    #[arg(short = 'p', long, value_name = "NAME", help = "Partition")]
-    pub(crate) partition: Option<String>,
-    #[arg(short = 'A', long, value_name = "NAME", help = "Account")]
-    pub(crate) account: Option<String>,
-    /// The job's name [default: the script's]
-    #[arg(short = 'J', long, value_name = "NAME")]
-    pub(crate) job_name: Option<String>,
-    /// Where the job's output goes: logs/%j.out
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub(crate) output_file: Option<String>,
-    /// More options of sbatch: --sbatch="--qos=shared --exclusive"
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) sbatch: Vec<String>,
+fn argument(option: &OptionSpec) -> Arg {
+    let mut argument = Arg::new(id(option.long)).long(option.long).help(option.help);
+    if let Some(short) = option.short {
+        argument = argument.short(short);
+    }
+    if let Some(other) = option.requires {
+        argument = argument.requires(id(other));
+    }
+    let count = |from: i64| clap::value_parser!(u32).range(from..);
+    match option.value {
+        Value::Flag => argument.action(ArgAction::SetTrue),
+        Value::Text(name) => argument.value_name(name),
+        Value::Texts(name) => argument.value_name(name).action(ArgAction::Append).allow_hyphen_values(true),
+        Value::Count(name) => argument.value_name(name).value_parser(count(1)),
+        Value::Number(name, default) => {
+            argument.value_name(name).value_parser(count(0)).default_value(default.to_string())
+        }
+        Value::Choice(choices) => {
+            let name = option.long.to_uppercase();
+            argument.value_name(name).value_parser(choices.to_vec()).default_value(choices[0])
+        }
+    }
+}
+
+/// The values that were given for a scheduler's options, or that are their defaults.
+fn given(submit: &'static dyn Submit, matches: &ArgMatches) -> Given {
+    let mut given = Given::default();
+    for option in submit.options() {
+        let id = id(option.long);
+        match option.value {
+            Value::Flag if matches.get_flag(&id) => given.add(option.long, ""),
+            Value::Flag => {}
+            _ => {
+                for value in matches.get_raw(&id).into_iter().flatten() {
+                    given.add(option.long, value.to_string_lossy());
+                }
+            }
+        }
+    }
+    given
 }

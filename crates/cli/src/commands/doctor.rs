@@ -3,8 +3,10 @@
 use super::{print, print_json};
 use crate::args::DoctorArgs;
 use crate::exit::{Exit, Failure};
+use crate::printable::printable;
 use crate::settings;
-use rallypoint::doctor::{InterfaceReport, Report};
+use rallypoint::doctor::Report;
+use rallypoint::network::Interface;
 use std::fmt::Write;
 
 pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
@@ -12,10 +14,13 @@ pub(super) fn run(args: &DoctorArgs) -> Result<Exit, Failure> {
     if args.json { print_json(&report) } else { print(render(&report).as_bytes()) }
 }
 
-/// A paragraph a subject: what was found, then from what.
+/// A paragraph per subject: what was found, then from what.
 fn render(report: &Report) -> String {
     let mut out = String::new();
-    let mut line = |subject: &str, text: String| _ = writeln!(out, "{subject:<12}{text}");
+    let mut line = |subject: &str, text: String| {
+        let text = printable(&text).replace('\n', "\n            ");
+        _ = writeln!(out, "{subject:<12}{text}");
+    };
     let scheduler = &report.scheduler;
     line("scheduler", format!("{}, {}", scheduler.name, scheduler.context));
     for variable in &scheduler.because {
@@ -25,7 +30,7 @@ fn render(report: &Report) -> String {
         line("", format!("not set: {}", scheduler.missing.join(", ")));
     }
     if let Some(problem) = &scheduler.problem {
-        line("", format!("problem: {}", problem.replace('\n', "\n            ")));
+        line("", format!("problem: {problem}"));
     }
     if let Some(hostname) = &report.hostname {
         line("host", hostname.clone());
@@ -75,7 +80,7 @@ fn render(report: &Report) -> String {
     out
 }
 
-fn interface_line(interface: &InterfaceReport) -> String {
+fn interface_line(interface: &Interface) -> String {
     let speed = match interface.megabits {
         None => String::new(),
         Some(megabits) if megabits % 1000 == 0 => format!(", {} Gb/s", megabits / 1000),

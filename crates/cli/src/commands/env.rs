@@ -34,8 +34,7 @@ pub(super) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
         return write_files(&roster, folder);
     }
     let member = &roster.plan.members[rank(&roster.plan, args.rank)? as usize];
-    let variables =
-        || child_env(settings::framework(args.framework), &roster, member, &environ, &Extras::default());
+    let variables = || child_env(args.framework, &roster, member, &environ, &Extras::default());
     match args.format {
         EnvFormat::Shell => print(variables()?.to_shell().as_bytes()),
         EnvFormat::Json => print_json(&variables()?.variables),

@@ -2,9 +2,9 @@
 
 use crate::args::PlanArgs;
 use crate::exit::{Exit, Failure};
+use crate::printable::Shown;
 use crate::settings;
 use crate::table::{Align, Column, Table, digits, joined_width};
-use rallypoint::allocation::Scheduler;
 use rallypoint::devices::Device;
 use rallypoint::plan::{Member, Plan};
 use std::fmt::Write as _;
@@ -13,6 +13,12 @@ use std::io::{self, Write};
 pub(super) fn run(args: &PlanArgs) -> Result<Exit, Failure> {
     let spec = settings::job_spec(&args.roles, &args.gpus)?;
     let (plan, _) = settings::plan(&args.source, &spec)?;
+    let is_own = args.source.nodes.is_none() && args.source.captured.environ.is_none();
+    // A script that wants JSON wants that of its own task.
+    let once = !args.all_ranks && !args.json;
+    if once && is_own && is_told_elsewhere(&plan) {
+        return Ok(Exit::Success);
+    }
     let mut stdout = std::io::stdout().lock();
     if args.json {
         plan.write_json(&mut stdout)?
@@ -23,8 +29,14 @@ pub(super) fn run(args: &PlanArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// A headline, a row a member grouped by host, and notes.
+/// True in a task of a Slurm step other than task 0, which shows the same: `srun` mixes what tasks write.
+pub(super) fn is_told_elsewhere(plan: &Plan) -> bool {
+    plan.scheduler.shares_output && plan.me.is_some_and(|rank| rank != 0)
+}
+
+/// A headline, a row per member grouped by host, and notes, for a terminal.
 pub(super) fn write(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
+    let out = &mut Shown(out);
     write!(out, "{}\n\n", headline(plan))?;
     write_rows(out, plan)?;
     for (i, note) in plan.notes.iter().enumerate() {
@@ -34,12 +46,7 @@ pub(super) fn write(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
 }
 
 fn headline(plan: &Plan) -> String {
-    let mut out = match plan.scheduler {
-        Scheduler::Slurm => "Slurm".to_owned(),
-        Scheduler::HtCondor => "HTCondor".to_owned(),
-        Scheduler::Local => "This machine".to_owned(),
-        Scheduler::Hypothetical => "Hosts given by hand".to_owned(),
-    };
+    let mut out = plan.scheduler.heading.to_owned();
     if let Some(job) = &plan.job {
         _ = write!(out, " job {job}");
     }

@@ -1,69 +1,85 @@
 //! `rallypoint run`
 
-use crate::args::{EndingArgs, HandOverArg, OutputArgs, RunArgs, Switch, UntilArg};
-use crate::company::Company;
-use crate::exit::{Exit, Failure, report};
+use crate::args::{EndingArgs, HandOverArg, LogErrorsArg, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::exit::error_text;
+use crate::exit::{Exit, Failure, complaint, say};
+use crate::here::{Here, look_up};
 use crate::private::PrivateFolder;
+use crate::program::must_exist;
+use crate::run_mode::RunMode;
 use crate::settings;
 use crate::talk::{Loudness, Talk};
-use rallypoint::allocation::{Allocation, Scheduler};
+use crate::voice;
+use rallypoint::allocation::Allocation;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
-use rallypoint::job::{Rules, Until};
-use rallypoint::machine::{find_on_path, is_executable};
+use rallypoint::job::{Job, Rules, Until};
+use rallypoint::network;
 use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::ports::{HandOver, PortChoice};
-use rallypoint::rendezvous::Place;
+use rallypoint::process::check_descriptors;
 use rallypoint::roles::{Role, RoleRequest};
-use rallypoint::scheduler::{self, slurm};
+use rallypoint::scheduler::{self, On, Place, RequeueError, local};
 use rallypoint::supervise::guard::{self, Side};
-use rallypoint::supervise::{OutputStyle, Requeue, Run, RunError, RunSpec, run_here, run_member, run_step};
+use rallypoint::supervise::{
+    LogErrors, OutputStyle, Requeue, Run, RunError, RunSpec, run_here, run_member, run_step,
+};
 use rallypoint::variables as var;
-use std::ffi::OsStr;
-use std::io::{IsTerminal, Write};
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
+
+/// How long a guard may take to clean up after its agent.
+const CLEAN_UP: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
 enum CannotRun {
-    #[error("{program} is not a program that can be run; hint: give its path, or put it on PATH")]
-    NoProgram { program: String },
-    #[error(
-        "{program} cannot be looked for: PATH is not set in this job; hint: give its whole path, or write `getenv = PATH` into the submit description"
-    )]
-    NoPath { program: String },
-    #[error("no private folder can be made in {}: {source}; hint: set TMPDIR", folder.display())]
+    #[error("no private folder can be made in {}: {source}; hint: {}", folder.display(), way_out(source))]
     NoPrivateFolder { folder: PathBuf, source: std::io::Error },
-    #[error("--requeue-on: {scheduler} has no queue that a job could ask to go back to")]
-    NoRequeue { scheduler: Scheduler },
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
+    #[error(
+        "{option} {role}: no member of this job has that role, there are {there}; hint: name one of those"
+    )]
+    NoSuchRole { option: &'static str, role: Role, there: String },
     #[error("{file} names no address for {role} {index}", role = .config.role, index = .config.index, file = .config.name)]
     NoAddress { config: Box<ConfigFile> },
 }
 
+/// What may help where no private folder can be made.
+fn way_out(why: &std::io::Error) -> &'static str {
+    match why.kind() {
+        std::io::ErrorKind::FileTooLarge => "files may not be that large here, see ulimit -f",
+        _ => "set TMPDIR",
+    }
+}
+
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
-    let environ = Environ::here();
+    guard::survive_file_limits()?;
+    let environ = scheduler::environ_here();
     let mut job = settings::job_spec(&args.job.roles, &args.gpus)?;
     let mut ports = port_choice(args);
     let mut extra = Vec::new();
     let mut index = None;
     let mut cluster = None;
     let on = match &args.tf_config {
-        None => settings::on(args.on),
+        None => args.on,
         Some(file) => {
             let (config, text) = read_config(file)?;
             let findings = check(std::slice::from_ref(&config), Strategy::Auto);
             if !findings.is_empty() {
                 return Ok(refuse(&findings));
             }
+            warn_if_elsewhere(&config, &environ, args);
             job.roles = RoleRequest::List(config.role.parse()?);
             ports = PortChoice::Base(own_port(&config)?);
             extra.push((var::TF_CONFIG.to_owned(), text));
             index = Some(config.index);
             cluster = Some(config);
-            scheduler::On::Local
+            On::Scheduler(&local::Local)
         }
     };
     let allocation = scheduler::allocation(&environ, on, &job.roles)?;
@@ -82,93 +98,147 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         plan.members[0].index = index;
     }
     if args.dry_run {
-        super::plan::write(&mut std::io::stdout().lock(), &plan)?;
+        if !super::plan::is_told_elsewhere(&plan) {
+            super::plan::write(&mut std::io::stdout().lock(), &plan)?;
+        }
         return Ok(Exit::Success);
     }
     // What the scheduler reserved for this step comes before any free port.
-    if let (PortChoice::Any, Some([first, .., last])) = (&ports, plan.ports.as_deref()) {
-        ports = PortChoice::Prefer(*first..=*last);
+    if let (PortChoice::Any, Some(reserved)) = (&ports, &plan.ports) {
+        ports = PortChoice::Prefer(reserved.clone());
     }
-    must_exist(&args.command[0], environ.get(var::PATH))?;
-    let company = Company::find(args, &environ, &allocation, &plan)?;
+    let program = args.command[0].to_string_lossy();
+    must_exist(&program, &std::env::current_dir().unwrap_or_default(), environ.get(var::PATH))?;
+    let mode = RunMode::find(args, &environ, &allocation, &plan)?;
     let addressing = settings::addressing(&args.job.addresses)?;
-    let rules = rules(&args.job.ending)?;
-    let served = super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ, &company)?;
+    let framework = args.job.framework;
+    let mut rules = rules(&args.job.ending)?;
+    rules.stand_in = framework.has_servers() && args.job.serve.stand_in == Switch::On;
+    // How many members there will be may be up to srun; they know, and say what is wrong.
+    let all_are_known = !matches!(mode, RunMode::Step(..)) || args.job.srun_args.is_empty();
+    if all_are_known {
+        roles_exist(&rules, &plan, cluster.as_ref())?;
+    }
+    let tensorflow = super::serve::given(args, &environ, &mode)?;
+    let served =
+        super::serve::served(args, cluster.as_ref(), &plan, &rules, &environ, &mode, tensorflow.as_deref())?;
+    if cluster.is_some() && rules.until == Until::Auto {
+        // Its one member decides; whether that is a server is the file's business.
+        rules.until = Until::All;
+    }
+    if all_are_known {
+        Job::new(&plan, rules.clone()).ok_or_else(|| RunError::nobody(&rules))?;
+    }
+    if let Err(error) = check_descriptors().map_err(RunError::from) {
+        voice::say_last(error_text(&error));
+        return Ok(Exit::Run(error.code()));
+    }
     let private = private_folder(&environ)?;
     let spec = RunSpec {
         command: args.command.clone(),
         served,
+        stand_in: rules.stand_in.then(|| super::serve::stand_in(args, tensorflow)).transpose()?,
         rules,
         grace: args.job.ending.grace,
-        framework: settings::framework(args.job.framework),
+        framework,
         ports,
         hand_over: hand_over(args.job.ports.hand_over),
         style: style(&args.job.output, &environ),
         log_dir: args.job.output.log_dir.clone(),
         events: args.job.output.events.clone(),
+        log_errors: match args.job.output.log_errors {
+            LogErrorsArg::Fail => LogErrors::Fail,
+            LogErrorsArg::Ignore => LogErrors::Ignore,
+        },
         threads: args.job.threads == Switch::On,
         addressing,
         extra,
-        withheld: company.taken_variables(),
+        withheld: mode.taken_variables(),
         requeue: requeue(args, &allocation, &environ)?,
-        ask_deadline: match (allocation.scheduler, allocation.deadline) {
-            (Scheduler::Slurm, None) => Some(slurm::control::ask_deadline),
-            _ => None,
+        ask_deadline: match allocation.deadline {
+            None => scheduler::of(allocation.scheduler).deadline_question(),
+            Some(_) => None,
         },
         private: private.path.clone(),
     };
-    let exit = guarded(Run { allocation, job, plan, environ, spec }, company, loudness(args));
-    private.remove();
-    exit
+    // The private folder goes with this function, in the guard.
+    guarded(Run { allocation, job, plan, environ, spec }, mode, loudness(args))
+}
+
+/// Refuses rules for a role that nobody has: a mistyped one would be noticed when a member fails.
+fn roles_exist(rules: &Rules, plan: &Plan, cluster: Option<&ConfigFile>) -> Result<(), CannotRun> {
+    let there: BTreeSet<&str> = match cluster {
+        None => plan.members.iter().map(|member| member.role.as_str()).collect(),
+        Some(config) => config.cluster.keys().map(String::as_str).chain([config.role.as_str()]).collect(),
+    };
+    let restarts = rules.restarts.keys().map(|role| ("--restart", role));
+    let named = restarts.chain(rules.tolerate.iter().map(|role| ("--tolerate", role)));
+    for (option, role) in named {
+        if !there.contains(role.as_str()) {
+            let there = there.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(CannotRun::NoSuchRole { option, role: role.clone(), there });
+        }
+    }
+    Ok(())
 }
 
 /// How `--requeue-on` asks; a launched task leaves that to its launcher.
-fn requeue(args: &RunArgs, allocation: &Allocation, environ: &Environ) -> Result<Option<Requeue>, CannotRun> {
+fn requeue(
+    args: &RunArgs,
+    allocation: &Allocation,
+    environ: &Environ,
+) -> Result<Option<Requeue>, RequeueError> {
     if args.job.ending.requeue_on.is_none() || args.launched {
         return Ok(None);
     }
-    let (Scheduler::Slurm, Some(job)) = (allocation.scheduler, allocation.job.clone()) else {
-        return Err(CannotRun::NoRequeue { scheduler: allocation.scheduler });
-    };
-    let command = slurm::control::requeue_command(&job, environ.get(var::PATH))
-        .ok_or_else(|| CannotRun::NoProgram { program: "scontrol, for --requeue-on,".to_owned() })?;
-    Ok(Some(Requeue { job, command }))
+    scheduler::of(allocation.scheduler).requeue(allocation, environ).map(Some)
 }
 
 /// Splits off the guard; the agent runs the job.
-fn guarded(run: Run, company: Company, loudness: Loudness) -> Result<Exit, Failure> {
-    match guard::enter()? {
-        Side::Guard { code, message } => {
-            if let Some(message) = message {
-                _ = writeln!(std::io::stderr(), "rallypoint: {message}");
+fn guarded(run: Run, mode: RunMode, loudness: Loudness) -> Result<Exit, Failure> {
+    match guard::enter(run.spec.grace)? {
+        Side::Guard(watched) => {
+            if let (Some(agent), RunMode::Others(place)) = (watched.dead_agent(), mode) {
+                clean_up(place, agent);
             }
-            Ok(Exit::Run(code))
+            if let Some(message) = watched.message() {
+                voice::say_last(format!("rallypoint: {message}\n"));
+            }
+            Ok(Exit::Run(watched.code()))
         }
-        Side::Agent(pipe) => Ok(Exit::Run(agent(run, company, pipe, loudness))),
+        Side::Agent(pipe) => Ok(Exit::Run(agent(run, mode, pipe, loudness))),
     }
 }
 
-fn agent(run: Run, company: Company, pipe: OwnedFd, loudness: Loudness) -> u8 {
+/// Takes back what a dead agent has published, if that can be done soon: the guard has to end.
+fn clean_up(Place { mut way, .. }: Place, agent: u32) {
+    let (end, ended) = std::sync::mpsc::channel();
+    let clean_up = move || {
+        way.clean_up_after(agent);
+        _ = end.send(());
+    };
+    if std::thread::Builder::new().spawn(clean_up).is_ok() {
+        _ = ended.recv_timeout(CLEAN_UP);
+    }
+}
+
+fn agent(run: Run, mode: RunMode, pipe: OwnedFd, loudness: Loudness) -> u8 {
     let mut talk = Talk::new(loudness);
     let mut say = |notice| talk.notice(notice);
-    let result = match company {
-        Company::Alone => run_here(run, Some(pipe), &mut say),
-        Company::Others(Place { mut way, meeting }) => {
-            run_member(run, &meeting, way.as_mut(), Some(pipe), &mut say)
-        }
-        Company::Step(srun, meeting) => {
-            run_step(run, &meeting, &srun.variables, &srun.command, Some(pipe), &mut say)
+    let result = match mode {
+        RunMode::Alone => run_here(run, Some(pipe), &mut say),
+        RunMode::Others(Place { way, meeting }) => run_member(run, &meeting, way, Some(pipe), &mut say),
+        RunMode::Step(launcher, meeting) => run_step(run, &meeting, &launcher, Some(pipe), &mut say),
+    };
+    let code = match result {
+        Ok(outcome) => outcome.code(),
+        Err(error) => {
+            talk.error(&error);
+            error.code()
         }
     };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            talk.end_bar();
-            let code = error.code();
-            _ = report(Err(Box::<RunError>::new(error)));
-            code
-        }
-    }
+    talk.finish();
+    code
 }
 
 fn loudness(args: &RunArgs) -> Loudness {
@@ -186,11 +256,25 @@ fn read_config(file: &Path) -> Result<(ConfigFile, String), Failure> {
     Ok((config, text.trim().to_owned()))
 }
 
+/// Says that the others will look for this member on another machine. It may still be right: some addresses lead
+/// here by ways that nobody sees from here.
+fn warn_if_elsewhere(config: &ConfigFile, environ: &Environ, args: &RunArgs) {
+    let Some(address) = own_address(config).filter(|_| !args.job.output.quiet) else { return };
+    let name = environ.hostname.clone().unwrap_or_default();
+    let here = Here { name, addresses: network::own_addresses() };
+    if let Some(why) = here.is_not(address, look_up) {
+        let (file, role, index) = (&config.name, &config.role, config.index);
+        say(&format!("warning: {file} is for another machine: the others look for {role} {index} at {why}"));
+    }
+}
+
+fn own_address(config: &ConfigFile) -> Option<&str> {
+    config.cluster.get(&config.role)?.get(config.index as usize)?.as_deref()
+}
+
 /// The port that the file gives this member; an evaluator has none, so any will do.
 fn own_port(config: &ConfigFile) -> Result<u16, CannotRun> {
-    let address =
-        config.cluster.get(&config.role).and_then(|list| list.get(config.index as usize)?.as_deref());
-    match address {
+    match own_address(config) {
         None if config.role == "evaluator" => Ok(0),
         None => Err(CannotRun::NoAddress { config: Box::new(config.clone()) }),
         Some(address) => Ok(address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)),
@@ -198,27 +282,11 @@ fn own_port(config: &ConfigFile) -> Result<u16, CannotRun> {
 }
 
 fn refuse(findings: &[Finding]) -> Exit {
-    let mut stderr = std::io::stderr().lock();
     for finding in findings {
-        _ = writeln!(stderr, "error: {}: {}\nhint: {}", finding.file, finding.problem, finding.fix);
+        let problem = format!("{}: {}", finding.file, finding.problem);
+        voice::say_last(complaint(&problem, Some(&finding.fix)));
     }
     Exit::Findings
-}
-
-/// A program that does not exist is found before anything waits.
-fn must_exist(program: &OsStr, path: Option<&str>) -> Result<(), CannotRun> {
-    let name = program.to_string_lossy();
-    let found = if name.contains('/') {
-        is_executable(Path::new(program))
-    } else {
-        find_on_path(&name, path).is_some()
-    };
-    match (found, path) {
-        (true, _) => Ok(()),
-        // HTCondor gives some jobs none.
-        (false, None) if !name.contains('/') => Err(CannotRun::NoPath { program: name.into_owned() }),
-        (false, _) => Err(CannotRun::NoProgram { program: name.into_owned() }),
-    }
 }
 
 /// In TMPDIR, or in memory: 64 agents that begin at once keep a disk busy with their small files.
@@ -257,6 +325,7 @@ fn rules(args: &EndingArgs) -> Result<Rules, Failure> {
             UntilArg::Chief => Until::Chief,
             UntilArg::Workers => Until::Workers,
             UntilArg::All => Until::All,
+            UntilArg::First => Until::First,
         },
         requeue_on: args.requeue_on,
         ..Rules::default()

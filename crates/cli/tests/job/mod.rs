@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -31,13 +32,14 @@ pub(crate) struct Ran<T = String> {
 /// A `rallypoint run` that is about to start.
 pub(crate) struct Job {
     command: Command,
+    stdout: Option<Stdio>,
 }
 
 impl Job {
     pub(crate) fn here(args: &[&str]) -> Job {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rallypoint"));
         command.arg("run").args(args).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        Job { command }
+        Job { command, stdout: None }
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Job {
@@ -75,19 +77,58 @@ impl Job {
 
     /// Under `nohup`, so to speak.
     pub(crate) fn start_ignoring(self, signal: &str) -> Running {
+        self.after(&format!("trap '' {signal}")).start()
+    }
+
+    /// In a process group of its own, as a shell with job control does it: there Ctrl-Z stops a process, and in the
+    /// group of the tests, whose parents are elsewhere, it need not.
+    pub(crate) fn start_as_a_shell_does(mut self) -> Running {
+        self.command.process_group(0);
+        self.start()
+    }
+
+    /// With standard output and error that nobody reads: both full, from the start.
+    pub(crate) fn start_unread(mut self) -> Unread {
+        let (unread, full) = std::io::pipe().unwrap();
+        let mut fill = full.try_clone().unwrap();
+        // What a pipe holds, to the byte: one more would wait for ever.
+        std::io::Write::write_all(&mut fill, &[b'.'; 65536]).unwrap();
+        let child = self.command.stdin(Stdio::null()).stdout(fill).stderr(full).spawn().unwrap();
+        // The command holds its own ends until it is dropped.
+        drop(self.command);
+        Unread { child, _unread: unread }
+    }
+
+    /// With other streams.
+    pub(crate) fn stdout(mut self, to: impl Into<Stdio>) -> Job {
+        self.stdout = Some(to.into());
+        self
+    }
+
+    /// In a shell that does something before.
+    pub(crate) fn after(self, shell: &str) -> Job {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
+        command.args(["-c", &format!("{shell}; exec \"$0\" \"$@\"")]);
         command.arg(self.command.get_program()).args(self.command.get_args());
         command
             .env_clear()
             .envs(self.command.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
-        Job { command }.start()
+        Job { command, stdout: None }
     }
 
     pub(crate) fn start(mut self) -> Running {
-        let mut child =
-            self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = collect(child.stdout.take().unwrap());
+        let stdout = self.stdout.take();
+        let mut child = self
+            .command
+            .stdin(Stdio::null())
+            .stdout(stdout.unwrap_or_else(Stdio::piped))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = match child.stdout.take() {
+            Some(stdout) => collect(stdout),
+            None => collect(std::io::empty()),
+        };
         let stderr = collect(child.stderr.take().unwrap());
         Running { child, stdout, stderr, started: Instant::now() }
     }
@@ -202,6 +243,38 @@ impl Running {
     }
 }
 
+/// A job whose output nobody reads.
+pub(crate) struct Unread {
+    child: Child,
+    _unread: std::io::PipeReader,
+}
+
+impl Unread {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn agent(&self) -> u32 {
+        wait_for("the agent", || children(self.pid()).first().copied())
+    }
+
+    /// Its exit code, within the limit of all tests.
+    pub(crate) fn wait(mut self) -> i32 {
+        let until = Instant::now() + LIMIT;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            if Instant::now() > until {
+                let agents = children(self.pid());
+                agents.iter().chain([&self.pid()]).for_each(|pid| kill(*pid, "KILL"));
+                panic!("the job did not end within {} s", LIMIT.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 /// Any other command of rallypoint.
 pub(crate) fn rallypoint(args: &[&str]) -> Ran {
     let started = Instant::now();
@@ -224,6 +297,21 @@ pub(crate) fn rallypoint(args: &[&str]) -> Ran {
 pub(crate) fn kill(pid: u32, signal: &str) {
     let status = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap();
     assert!(status.success(), "kill -{signal} {pid}");
+}
+
+/// The letter that the kernel has for what a process does: `S`, `R`, `T` for stopped.
+pub(crate) fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Processes with a word on their command line, whatever they are called.
+pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
+    let has_mark = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(mark) && exists(*pid)
+    };
+    pids().into_iter().filter(|pid| *pid != std::process::id()).filter(has_mark).collect()
 }
 
 pub(crate) fn exists(pid: u32) -> bool {
@@ -257,17 +345,13 @@ fn resident_kib(pid: u32) -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// Processes whose command line has `mark`.
+/// Shells whose command line has `mark`.
 pub(crate) fn leftovers(mark: &str) -> Vec<u32> {
-    let has_mark = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(mark) && exists(*pid)
-    };
     // The tests' own processes name the mark too, but not as a shell.
-    let shells = |pid: &u32| {
+    let is_shell = |pid: &u32| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sh")
     };
-    pids().into_iter().filter(has_mark).filter(shells).collect()
+    processes_with(mark).into_iter().filter(is_shell).collect()
 }
 
 pub(crate) fn port_is_free(port: u16) -> bool {

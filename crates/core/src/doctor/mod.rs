@@ -2,17 +2,16 @@
 //!
 //! [`Report::new`] gathers; nothing in it can fail, and what is absent is said to be absent.
 
-mod network;
 mod tensorflow;
 
-pub use network::{InterfaceReport, Kind};
 pub use tensorflow::TensorFlowReport;
 
-use crate::allocation::Scheduler;
+use crate::allocation::Source;
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;
 use crate::machine::{Cpus, GpuProbe};
-use crate::scheduler::{self, slurm};
+use crate::network::{self, Interface};
+use crate::scheduler::{self, Surroundings};
 use crate::variables as var;
 use serde::Serialize;
 
@@ -23,7 +22,7 @@ pub struct Report {
     pub scheduler: SchedulerReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    pub interfaces: Vec<InterfaceReport>,
+    pub interfaces: Vec<Interface>,
     pub gpus: GpuReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuReport>,
@@ -34,7 +33,7 @@ pub struct Report {
 /// The scheduler, and the variables that told.
 #[derive(Debug, Clone, Serialize)]
 pub struct SchedulerReport {
-    pub name: Scheduler,
+    pub name: Source,
     pub because: Vec<VariableReport>,
     pub missing: Vec<&'static str>,
     /// `task of a step`, `batch script or shell of an allocation`, ...
@@ -71,9 +70,6 @@ pub struct ProxyReport {
     pub warning: String,
 }
 
-/// Variables that gRPC takes for a proxy, the first that is set wins.
-const PROXIES: [&str; 3] = [var::GRPC_PROXY, var::HTTPS_PROXY_LOWER, var::HTTP_PROXY_LOWER];
-
 impl Report {
     /// Looks at an environment and at this machine.
     pub fn new(environ: &Environ) -> Report {
@@ -91,25 +87,10 @@ impl Report {
 }
 
 fn scheduler_report(environ: &Environ) -> SchedulerReport {
-    let name = scheduler::detect(environ);
-    let (looked_at, context): (&[&'static str], String) = match name {
-        Scheduler::Slurm => {
-            let (looked_at, context): (&[_], _) = match slurm::context(environ) {
-                slurm::Context::Step => (&STEP_VARIABLES, "a task of a step"),
-                slurm::Context::Launcher => {
-                    (&JOB_VARIABLES, "inside an allocation but not in a step: start it with srun")
-                }
-            };
-            (looked_at, context.to_owned())
-        }
-        Scheduler::HtCondor => {
-            let universe = if environ.get(var::CONDOR_PROCNO).is_some() { "parallel" } else { "vanilla" };
-            (&CONDOR_VARIABLES, format!("a job in the {universe} universe"))
-        }
-        Scheduler::Local | Scheduler::Hypothetical => (&[], "no scheduler's variables are set".to_owned()),
-    };
+    let scheduler = scheduler::detect(environ);
+    let Surroundings { variables, context } = scheduler.look_around(environ);
     let (set, unset): (Vec<&str>, Vec<&str>) =
-        looked_at.iter().partition(|variable| environ.get_nonempty(variable).is_some());
+        variables.iter().partition(|variable| environ.get_nonempty(variable).is_some());
     let because = set
         .into_iter()
         .map(|name| VariableReport {
@@ -120,40 +101,8 @@ fn scheduler_report(environ: &Environ) -> SchedulerReport {
     let problem = scheduler::allocation(environ, scheduler::On::Auto, &Default::default())
         .err()
         .map(|error| error.to_string());
-    SchedulerReport { name, because, missing: unset, context, problem }
+    SchedulerReport { name: scheduler.source(), because, missing: unset, context, problem }
 }
-
-const STEP_VARIABLES: [&str; 11] = [
-    var::SLURM_JOB_ID,
-    var::SLURM_STEP_ID,
-    var::SLURM_STEP_NODELIST,
-    var::SLURM_STEP_NUM_TASKS,
-    var::SLURM_STEP_TASKS_PER_NODE,
-    var::SLURM_PROCID,
-    var::SLURM_LOCALID,
-    var::SLURM_NODEID,
-    var::SLURM_GTIDS,
-    var::SLURMD_NODENAME,
-    var::SLURM_DISTRIBUTION,
-];
-
-const JOB_VARIABLES: [&str; 6] = [
-    var::SLURM_JOB_ID,
-    var::SLURM_JOB_NODELIST,
-    var::SLURM_TASKS_PER_NODE,
-    var::SLURM_NTASKS,
-    var::SLURM_STEP_NODELIST,
-    var::SLURM_STEP_ID,
-];
-
-const CONDOR_VARIABLES: [&str; 6] = [
-    var::CONDOR_JOB_AD,
-    var::CONDOR_MACHINE_AD,
-    var::CONDOR_SLOT,
-    var::CONDOR_PROCNO,
-    var::CONDOR_NPROCS,
-    var::CONDOR_ASSIGNED_GPUS,
-];
 
 fn gpu_report(environ: &Environ) -> GpuReport {
     let names = |devices: &[devices::Device]| devices.iter().map(|device| device.to_string()).collect();
@@ -188,7 +137,7 @@ fn cpu_report(cpus: Cpus) -> CpuReport {
 
 fn proxy_reports(environ: &Environ) -> Vec<ProxyReport> {
     let spared = environ.get_nonempty(var::NO_PROXY_LOWER);
-    PROXIES
+    crate::proxy::PROXIES
         .into_iter()
         .filter_map(|name| environ.get_nonempty(name).map(|value| (name, value)))
         .map(|(name, value)| ProxyReport {
@@ -225,7 +174,7 @@ mod tests {
     fn a_login_that_has_only_the_job_id_says_what_is_missing() {
         let environ = Environ::from_variables([("SLURM_JOB_ID", "7")]);
         let report = scheduler_report(&environ);
-        assert_eq!(report.name, Scheduler::Slurm);
+        assert_eq!(report.name.name, "slurm");
         assert!(report.context.contains("start it with srun"));
         assert!(report.missing.contains(&"SLURM_STEP_NODELIST"));
         assert_eq!(

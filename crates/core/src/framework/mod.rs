@@ -2,31 +2,63 @@
 //!
 //! A framework can only render a roster, so nothing is ever written from half-known data.
 
-mod jax;
+pub mod jax;
+pub mod plain;
 pub mod server_def;
 pub mod tensorflow;
-mod torch;
+pub mod torch;
 
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;
 use crate::plan::Member;
 use crate::ports::HandOver;
+use crate::proxy::no_proxy;
 use crate::roster::Roster;
-use crate::variables as var;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::shell;
+use crate::variables::{self as var, MAX_STRING};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 use thiserror::Error;
 
-/// Whose words to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Framework {
-    #[default]
-    TensorFlow,
-    Torch,
-    Jax,
-    /// `RALLYPOINT_*` alone.
-    Plain,
+/// All frameworks, the first being the default.
+pub static FRAMEWORKS: &[&dyn Framework] =
+    &[&tensorflow::TensorFlow, &torch::Torch, &jax::Jax, &plain::Plain];
+
+/// Whose words to use: one file per framework, and a line in [`FRAMEWORKS`].
+pub trait Framework: Debug + Sync {
+    /// As `--framework` takes it.
+    fn name(&self) -> &'static str;
+
+    /// As people write it.
+    fn title(&self) -> &'static str;
+
+    /// What its members get, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// The variables by which a member finds the others, on top of rallypoint's own.
+    fn variables(
+        &self,
+        roster: &Roster,
+        member: &Member,
+        hand_over: HandOver,
+    ) -> Result<Vec<(&'static str, String)>, FrameworkError>;
+
+    /// How many threads it may use, where the slot's CPUs are known.
+    fn threads(&self, cpus: u32) -> Vec<(&'static str, u32)> {
+        vec![(var::OMP_NUM_THREADS, cpus)]
+    }
+
+    /// Its members listen at their addresses, and `rallypoint serve` can serve in their place.
+    fn has_servers(&self) -> bool {
+        false
+    }
+}
+
+/// The framework of a name.
+pub fn by_name(name: &str) -> Option<&'static dyn Framework> {
+    FRAMEWORKS.iter().copied().find(|framework| framework.name() == name)
 }
 
 /// What a running agent adds.
@@ -53,17 +85,14 @@ pub struct ChildEnv {
 #[derive(Debug, Error)]
 pub enum FrameworkError {
     #[error(
-        "TF_CONFIG of {world} members has {size} bytes, and Linux takes {MAX_STRING} in one variable; hint: TensorFlow reads it from nowhere else; use --framework plain and build the cluster from the file in RALLYPOINT_ROSTER_FILE"
+        "{variable} of {world} members has {size} bytes, and Linux takes {MAX_STRING} in one variable; hint: use --framework plain and build the cluster from the file in RALLYPOINT_ROSTER_FILE"
     )]
-    TooLarge { world: u32, size: usize },
+    TooLarge { variable: &'static str, world: u32, size: usize },
 }
-
-/// What `execve` takes in one string, with its name and end.
-const MAX_STRING: usize = (128 << 10) - 1;
 
 /// Everything a member needs to know.
 pub fn child_env(
-    framework: Framework,
+    framework: &dyn Framework,
     roster: &Roster,
     member: &Member,
     environ: &Environ,
@@ -90,24 +119,12 @@ pub fn child_env(
             set(name, file.display().to_string());
         }
     }
-    match framework {
-        Framework::TensorFlow => {
-            let text = tensorflow::tf_config(roster, member);
-            if var::TF_CONFIG.len() + 1 + text.len() > MAX_STRING {
-                return Err(FrameworkError::TooLarge { world: roster.plan.world(), size: text.len() });
-            }
-            set(var::TF_CONFIG, text);
-            if extras.hand_over == HandOver::ReusePort {
-                set(var::TF_GRPC_REUSE_PORT, "1".to_owned());
-            }
+    for (name, value) in framework.variables(roster, member, extras.hand_over)? {
+        if name.len() + 1 + value.len() > MAX_STRING {
+            let (world, size) = (roster.plan.world(), value.len());
+            return Err(FrameworkError::TooLarge { variable: name, world, size });
         }
-        Framework::Torch => {
-            torch::variables(roster, member).into_iter().for_each(|(name, value)| _ = set(name, value))
-        }
-        Framework::Jax => {
-            jax::variables(roster, member).into_iter().for_each(|(name, value)| _ = set(name, value))
-        }
-        Framework::Plain => {}
+        set(name, value);
     }
     if let (Some(mask), true) = (&member.devices, roster.plan.binds_gpus) {
         for variable in masks_to_set(environ, mask.is_empty()) {
@@ -115,13 +132,7 @@ pub fn child_env(
         }
     }
     if let (Some(cpus), true) = (member.cpus, extras.threads) {
-        let mut threads = vec![(var::OMP_NUM_THREADS, cpus)];
-        if framework == Framework::TensorFlow {
-            threads.push((var::TF_NUM_INTRAOP_THREADS, cpus));
-            // With one, TensorFlow 2's coordinator waits for ever: its own op fills the only thread.
-            threads.push((var::TF_NUM_INTEROP_THREADS, cpus.max(2)));
-        }
-        for (name, count) in threads {
+        for (name, count) in framework.threads(cpus) {
             if environ.get(name).is_none() {
                 set(name, count.to_string());
             }
@@ -152,45 +163,9 @@ impl ChildEnv {
 
     /// `export NAME='value'` lines for a POSIX shell.
     pub fn to_shell(&self) -> String {
-        self.variables.iter().map(|(name, value)| format!("export {name}={}\n", shell_quote(value))).collect()
-    }
-}
-
-/// gRPC goes through a proxy even to localhost, and hangs: names the members' hosts in `no_proxy`.
-/// `None` if there is no proxy, or all of them are named already.
-pub(crate) fn no_proxy<'a>(
-    environ: &'a Environ,
-    hosts: impl Iterator<Item = &'a str>,
-) -> Option<(Vec<(String, String)>, String)> {
-    let proxies = [var::GRPC_PROXY, var::HTTPS_PROXY_LOWER, var::HTTP_PROXY_LOWER];
-    let proxy = proxies.into_iter().find(|proxy| environ.get_nonempty(proxy).is_some())?;
-    let lower = environ.get_nonempty(var::NO_PROXY_LOWER);
-    let before = lower.or(environ.get_nonempty(var::NO_PROXY_UPPER));
-    let mut spared: Vec<&str> =
-        before.unwrap_or("").split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
-    let known: BTreeSet<&str> = spared.iter().copied().collect();
-    let wanted: BTreeSet<&str> = hosts.chain(["localhost", "127.0.0.1"]).collect();
-    if lower.is_some() && wanted.is_subset(&known) {
-        return None;
-    }
-    spared.extend(wanted.difference(&known));
-    let value = spared.join(",");
-    if value.len() + 16 > MAX_STRING {
-        let note = format!("{proxy} is set, and the members' hosts are too many for no_proxy: unset it");
-        return Some((Vec::new(), note));
-    }
-    let note =
-        format!("{proxy} is set: the members' hosts are added to no_proxy, since gRPC would go through it");
-    let names = [var::NO_PROXY_LOWER, var::NO_PROXY_UPPER];
-    Some((names.map(|name| (name.to_owned(), value.clone())).into(), note))
-}
-
-/// Quotes for a POSIX shell; plain words stay as they are.
-pub fn shell_quote(value: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@%+=".contains(c);
-    if !value.is_empty() && value.chars().all(plain) {
-        value.to_owned()
-    } else {
-        format!("'{}'", value.replace('\'', r"'\''"))
+        self.variables
+            .iter()
+            .map(|(name, value)| format!("export {name}={}\n", shell::quote(value)))
+            .collect()
     }
 }

@@ -1,10 +1,56 @@
 //! `TF_CONFIG`: `{"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}`.
 
+use super::{Framework, FrameworkError};
 use crate::plan::Member;
+use crate::ports::HandOver;
 use crate::roles::Role;
 use crate::roster::Roster;
+use crate::variables as var;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub struct TensorFlow;
+
+impl Framework for TensorFlow {
+    fn name(&self) -> &'static str {
+        "tensorflow"
+    }
+
+    fn title(&self) -> &'static str {
+        "TensorFlow"
+    }
+
+    fn about(&self) -> &'static str {
+        "TF_CONFIG"
+    }
+
+    fn variables(
+        &self,
+        roster: &Roster,
+        member: &Member,
+        hand_over: HandOver,
+    ) -> Result<Vec<(&'static str, String)>, FrameworkError> {
+        let mut variables = vec![(var::TF_CONFIG, tf_config(roster, member))];
+        if hand_over == HandOver::ReusePort {
+            variables.push((var::TF_GRPC_REUSE_PORT, "1".to_owned()));
+        }
+        Ok(variables)
+    }
+
+    fn threads(&self, cpus: u32) -> Vec<(&'static str, u32)> {
+        vec![
+            (var::OMP_NUM_THREADS, cpus),
+            (var::TF_NUM_INTRAOP_THREADS, cpus),
+            // With one, TensorFlow 2's coordinator waits for ever: its own op fills the only thread.
+            (var::TF_NUM_INTEROP_THREADS, cpus.max(2)),
+        ]
+    }
+
+    fn has_servers(&self) -> bool {
+        true
+    }
+}
 
 #[derive(Serialize)]
 struct TfConfig<'a> {

@@ -15,7 +15,7 @@ pub enum Order {
 /// A name that a host list cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FoldError {
-    #[error("a host name is empty; hint: give one name a line, or names separated by commas")]
+    #[error("a host name is empty; hint: give one name per line, or names separated by commas")]
     Empty,
     #[error("host name {name:?} contains {found:?}, which a host list cannot hold")]
     Character { name: String, found: char },

@@ -15,7 +15,7 @@ impl Plan {
         let hosts: Vec<String> = self.hosts.iter().map(|host| quoted(host)).collect();
         let mut piece = format!(
             "{{\"scheduler\":{},\"job\":{},\"attempt\":{},\"world\":{}",
-            quoted(self.scheduler.name()),
+            quoted(self.scheduler.name),
             self.job.as_deref().map_or("null".to_owned(), quoted),
             self.attempt,
             self.world()

@@ -2,11 +2,12 @@
 
 mod json;
 
-use crate::allocation::{Allocation, Apart, Host, HostGpus, Place, Scheduler};
+use crate::allocation::{Allocation, Host, HostGpus, IndependentRestarts, Place, Source};
 use crate::devices::{Device, DeviceList};
 use crate::hostlist::{HostList, Order};
 use crate::roles::{Role, RoleError, RoleRequest};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::time::SystemTime;
 use thiserror::Error;
 
@@ -33,11 +34,11 @@ pub struct GpuRequest {
 /// A checked plan: ranks are 0 to n-1 in order, each device of a host is given at most once.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub scheduler: Scheduler,
+    pub scheduler: Source,
     pub job: Option<String>,
     pub attempt: u32,
     /// Where each member is started again by itself, this one's own count.
-    pub apart: Option<Apart>,
+    pub restarts: Option<IndependentRestarts>,
     pub me: Option<u32>,
     pub hosts: Vec<String>,
     pub members: Vec<Member>,
@@ -60,6 +61,13 @@ pub struct Member {
     /// `None` where this environment does not tell; the member itself will know.
     pub devices: Option<DeviceList>,
     pub cpus: Option<u32>,
+}
+
+/// `worker 1`
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.role, self.index)
+    }
 }
 
 #[derive(Debug, Error)]
@@ -115,7 +123,7 @@ impl Plan {
             scheduler: allocation.scheduler,
             job: allocation.job,
             attempt: allocation.attempt,
-            apart: allocation.apart,
+            restarts: allocation.restarts,
             me: allocation.me,
             hosts: allocation.hosts.into_iter().map(|host| host.name).collect(),
             members,

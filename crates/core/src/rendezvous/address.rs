@@ -2,8 +2,9 @@
 //!
 //! There is no private place to leave a key, so `RALLYPOINT_KEY_FILE` must name one.
 
-use super::{Contact, RendezvousError, WayToMeet, own_addresses};
-use crate::ports::{HandOver, HeldPort, PortChoice};
+use super::{Contact, ContestedLeader, RendezvousError};
+use crate::network::own_addresses;
+use crate::ports::is_free_for_a_server;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 #[derive(Debug)]
@@ -26,16 +27,11 @@ impl Address {
     fn could_lead(&self) -> bool {
         let own = own_addresses();
         let is_own = |address: IpAddr| address.is_loopback() || own.contains(&address);
-        self.resolved.iter().any(|address| is_own(address.ip()) && is_free(address.port()))
+        self.resolved.iter().any(|address| is_own(address.ip()) && is_free_for_a_server(address.port()))
     }
 }
 
-/// Bound and let go without listening, so that nobody can connect to the probe.
-fn is_free(port: u16) -> bool {
-    HeldPort::take(&PortChoice::Base(port), 0, HandOver::ReuseAddr).is_ok()
-}
-
-impl WayToMeet for Address {
+impl ContestedLeader for Address {
     fn name(&self) -> String {
         format!("address {}", self.text)
     }
@@ -51,6 +47,7 @@ impl WayToMeet for Address {
             // Never this machine's own: the address is used as given.
             machine: String::new(),
             pid: 0,
+            pid_namespace: String::new(),
             job: None,
             attempt: 0,
             addresses: self.resolved.iter().map(SocketAddr::ip).collect(),

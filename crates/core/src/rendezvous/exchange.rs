@@ -2,13 +2,16 @@
 //!
 //! For programs that start themselves (the Python resolvers). `run` keeps the lines instead.
 
+use super::message::Seat;
+use super::wire::WireError;
 use super::{
-    Gathered, Incoming, Introduction, Leader, Link, Met, Part, Progress, RendezvousError, WayToMeet, meet,
+    Attended, Gathered, Incoming, JoinRequest, Leader, Met, Progress, RendezvousError, Seeker, Wait,
+    WayToMeet, attend,
 };
+use crate::clock;
 use crate::outcome::OwnCode;
 use crate::plan::Plan;
-use crate::roster::Endpoint;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::LocalSet;
 
 /// How often the caller is asked whether to go on.
@@ -21,21 +24,23 @@ const HANG_UP: Duration = Duration::from_secs(10);
 pub struct Exchanged {
     /// This process's own rank.
     pub rank: u32,
-    /// Host and endpoint a rank.
-    pub members: Vec<(String, Endpoint)>,
+    /// Where each rank is.
+    pub members: Vec<Seat>,
 }
 
 /// Meets the others. `say` hears who is missing; `go_on` is asked many times a second, and its error
 /// ends the wait (a Ctrl-C, say).
 pub fn exchange(
-    way: &mut dyn WayToMeet,
-    introduction: Introduction,
+    way: WayToMeet,
+    join_request: JoinRequest,
     plan: &Plan,
     say: &mut dyn FnMut(String),
     go_on: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<Exchanged, RendezvousError> {
+    let mut way = Seeker::new(way);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = LocalSet::new().block_on(&runtime, async {
+        tokio::task::spawn_local(clock::keep());
         say(format!("meeting: {}", way.name()));
         let stopped = async {
             loop {
@@ -46,90 +51,55 @@ pub fn exchange(
             }
         };
         tokio::select! {
-            exchanged = meet_all(way, introduction, plan, say) => exchanged,
+            exchanged = meet_all(&mut way, join_request, plan, say) => exchanged,
             why = stopped => Err(RendezvousError::Interrupted(why)),
         }
     });
     runtime.shutdown_background();
-    way.retract();
     result
 }
 
 async fn meet_all(
-    way: &mut dyn WayToMeet,
-    mut introduction: Introduction,
+    way: &mut Seeker,
+    mut join_request: JoinRequest,
     plan: &Plan,
     say: &mut dyn FnMut(String),
 ) -> Result<Exchanged, RendezvousError> {
-    let until = Instant::now() + introduction.timeout;
-    loop {
-        let mut link = match meet(way, &introduction, say).await? {
-            Part::Leader(leader) => return lead(*leader, plan, say).await,
-            Part::Member(link) => link,
-            Part::Over { summary, .. } => {
-                return Err(RendezvousError::Refused { why: summary.join("; ") });
-            }
-        };
-        match follow(&mut link, until, plan, say).await {
-            Ok(members) => return Ok(Exchanged { rank: link.rank, members }),
-            // Nothing has started yet: the rest can meet again, under another leader.
-            Err(RendezvousError::Wire(error)) => {
-                say(format!("the leader was lost before all had come: {error}"));
-                introduction.lost_leader = link.leader;
-                introduction.timeout = until.saturating_duration_since(Instant::now());
-            }
-            Err(error) => return Err(error),
+    let wait = Wait::begin(join_request.timeout);
+    let mut tell = |progress: Progress| progress.line(plan).into_iter().for_each(&mut *say);
+    match attend(way, &mut join_request, wait, &mut tell).await? {
+        Attended::Leader(leader) => lead(*leader, plan, &mut tell).await,
+        Attended::Member { link, roster } => {
+            let members = roster
+                .members(plan.world())
+                .ok_or_else(|| WireError::Nonsense("a roster that does not fit the plan".to_owned()))?;
+            Ok(Exchanged { rank: link.rank, members })
+        }
+        Attended::Over { code, summary } => {
+            Err(RendezvousError::Dismissed { code, summary: summary.join("; ") })
         }
     }
-}
-
-async fn follow(
-    link: &mut Link,
-    until: Instant,
-    plan: &Plan,
-    say: &mut dyn FnMut(String),
-) -> Result<Vec<(String, Endpoint)>, RendezvousError> {
-    let (started, world) = (Instant::now(), plan.world());
-    let mut last = (0, "not told yet".to_owned());
-    // The leader ends the wait and tells all; its limit may be a little later than ours.
-    let limit = until.max(started) + HANG_UP;
-    let roster = link.roster(|come, world, missing| {
-        say(format!("{come} of {world} members have come; missing: {missing}"));
-        last = (come, missing.to_owned());
-    });
-    let columns = match tokio::time::timeout_at(limit.into(), roster).await {
-        Ok(columns) => columns?,
-        Err(_) => {
-            let ((come, missing), waited) = (last, started.elapsed().as_secs());
-            return Err(RendezvousError::Missing { waited, come, world, missing });
-        }
-    };
-    columns.members(world).ok_or_else(|| {
-        super::wire::WireError::Nonsense("a roster that does not fit the plan".to_owned()).into()
-    })
 }
 
 async fn lead(
     mut leader: Leader,
     plan: &Plan,
-    say: &mut dyn FnMut(String),
+    tell: &mut dyn FnMut(Progress),
 ) -> Result<Exchanged, RendezvousError> {
-    let gathered = leader.gather(plan, |progress| {
-        if let Some(line) = progress.line(plan) {
-            say(line);
-        }
-    });
-    match gathered.await {
-        Ok(Gathered { rank, met: Met { members, remotes, .. } }) => {
+    match leader.gather(plan, tell).await {
+        Ok(Gathered { rank, met: Met { members, remotes, roster, .. } }) => {
+            roster.hand_out(&remotes);
             let mut on_the_line = remotes.len();
-            let until = Instant::now() + HANG_UP;
-            while on_the_line > 0 {
-                match tokio::time::timeout_at(until.into(), leader.receive()).await {
-                    Ok(Some(Incoming::Gone { .. })) => on_the_line -= 1,
-                    Ok(Some(_)) => {}
-                    Ok(None) | Err(_) => break,
+            let hang_up = async {
+                while on_the_line > 0 {
+                    match leader.receive().await {
+                        Some(Incoming::Gone { .. }) => on_the_line -= 1,
+                        Some(_) => {}
+                        None => break,
+                    }
                 }
-            }
+            };
+            _ = clock::timeout(HANG_UP, hang_up).await;
             Ok(Exchanged { rank, members })
         }
         Err(error) => {
@@ -139,30 +109,9 @@ async fn lead(
     }
 }
 
-impl Progress {
-    /// What to tell a person, if anything.
-    pub fn line(&self, plan: &Plan) -> Option<String> {
-        Some(match self {
-            Progress::Came { .. } => return None,
-            Progress::Waiting { come, world, missing, waited, limit } => format!(
-                "{come} of {world} members have come ({} s of {} s); missing: {missing}",
-                waited.as_secs(),
-                limit.as_secs()
-            ),
-            Progress::Lost { rank, why } => format!(
-                "{} was lost while waiting: {why}",
-                crate::outcome::name(&plan.members[*rank as usize])
-            ),
-            Progress::Refused { peer, why } => format!("the member at {peer} was refused: {why}"),
-            Progress::Stranger { peer, why } => format!("a stranger at {peer} was turned away: {why}"),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocation::Scheduler;
     use crate::environ::Environ;
     use crate::plan::JobSpec;
     use crate::rendezvous::{Meeting, directory::Directory};
@@ -180,7 +129,6 @@ mod tests {
         };
         let environ = Environ::from_variables::<String, String>([]);
         let allocation = crate::scheduler::local::allocation(&environ, &roles).unwrap();
-        assert_eq!(allocation.scheduler, Scheduler::Local);
         Plan::new(allocation, &JobSpec { roles, ..JobSpec::default() }).unwrap()
     }
 
@@ -194,10 +142,10 @@ mod tests {
         let plan = plan(2);
         let meeting = Meeting { rank, key: None, timeout, job: None };
         let rejoin = Duration::from_secs(5);
-        let introduction =
-            meeting.introduce(&plan, Some("here"), &Addressing::default(), port, rejoin).unwrap();
-        let mut way = Directory::new(folder, None, 0).unwrap();
-        exchange(&mut way, introduction, &plan, &mut |_| {}, go_on)
+        let join_request =
+            meeting.join_request(&plan, Some("here"), &Addressing::default(), port, rejoin).unwrap();
+        let way = WayToMeet::contested(Directory::new(folder, None, 0).unwrap());
+        exchange(way, join_request, &plan, &mut |_| {}, go_on)
     }
 
     fn folder(name: &str) -> PathBuf {
@@ -221,7 +169,7 @@ mod tests {
             .collect();
         let met: Vec<Exchanged> = members.into_iter().map(|member| member.join().unwrap().unwrap()).collect();
         assert_eq!(met.iter().map(|met| met.rank).collect::<Vec<_>>(), [2, 1, 0]);
-        let ports: Vec<u16> = met[0].members.iter().map(|(_, endpoint)| endpoint.port).collect();
+        let ports: Vec<u16> = met[0].members.iter().map(|seat| seat.endpoint.port).collect();
         assert_eq!(ports, [7003, 7002, 7001]);
         assert!(met.iter().all(|other| other.members == met[0].members));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);

@@ -1,28 +1,26 @@
-//! A folder in which of many exactly one makes a file of a name: what [`Directory`](super::directory)
-//! needs of a file system, whether it is mounted here or reached by chirp.
+//! A folder in which exactly one of many makes a file of a name: what [`Directory`](super::directory)
+//! needs of a file system, whether it is mounted here or reached in a scheduler's way.
 
-use super::chirp::{Chirp, Session};
+use crate::trace::OrLog;
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Every look goes to the submit host, and many jobs may share one.
-pub(super) const CHIRP_PAUSE: Duration = Duration::from_secs(1);
 /// Meeting files are small.
-const MAX_FILE: usize = 64 << 10;
+pub(crate) const MAX_FILE: usize = 64 << 10;
 
 /// A file as it stands there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) is_file: bool,
-    pub(super) uid: u32,
-    pub(super) mode: u32,
-    pub(super) text: String,
+pub(crate) struct Found {
+    pub(crate) is_file: bool,
+    pub(crate) uid: u32,
+    pub(crate) mode: u32,
+    pub(crate) text: String,
 }
 
-pub(super) trait Folder: Debug + Send {
+pub(crate) trait Folder: Debug + Send {
     /// What to tell people: `directory /shared/job`.
     fn name(&self) -> String;
     fn path(&self) -> &Path;
@@ -30,7 +28,7 @@ pub(super) trait Folder: Debug + Send {
     fn own_uid(&self) -> u32;
     /// No link is followed: it could point anywhere.
     fn read(&mut self, file: &str) -> io::Result<Found>;
-    /// Makes a file of mode 0600 that did not exist.
+    /// Makes a file of mode 0600 that did not exist; one that could not be written whole is removed again.
     fn create(&mut self, file: &str, content: &[u8]) -> io::Result<()>;
     /// A second name, with all its content at once; fails if it is taken.
     fn link(&mut self, from: &str, to: &str) -> io::Result<()>;
@@ -44,34 +42,45 @@ pub(super) trait Folder: Debug + Send {
     fn may_recover(&self, _error: &io::Error) -> bool {
         false
     }
-    /// How long ago a file was written.
+    /// How long ago a file was written, by the file system's own clock: ours may be another.
     fn age(&mut self, file: &str) -> io::Result<Duration>;
 }
 
 /// A folder that is mounted here.
 #[derive(Debug)]
-pub(super) struct Mounted(PathBuf);
+pub(crate) struct MountedDirectory {
+    path: PathBuf,
+    /// Tells this process's probes from another's.
+    probe: String,
+}
 
-impl Mounted {
+/// A name for a file that tells the file system's time.
+pub(crate) fn probe_name() -> io::Result<String> {
+    let random = super::key::random_bytes().map_err(io::Error::other)?;
+    let digits: String = random[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!(".rallypoint-{digits}.tmp"))
+}
+
+impl MountedDirectory {
     /// Makes the folder if need be; its mode.
-    pub(super) fn new(path: &Path) -> io::Result<(Mounted, u32)> {
+    pub(crate) fn new(path: &Path) -> io::Result<(MountedDirectory, u32)> {
         std::fs::create_dir_all(path)
             .map_err(|error| io::Error::new(error.kind(), format!("it cannot be made: {error}")))?;
         let meta = path.metadata()?;
         if !meta.is_dir() {
             return Err(io::Error::other("it is not a directory"));
         }
-        Ok((Mounted(path.to_owned()), meta.mode()))
+        Ok((MountedDirectory { path: path.to_owned(), probe: probe_name()? }, meta.mode()))
     }
 }
 
-impl Folder for Mounted {
+impl Folder for MountedDirectory {
     fn name(&self) -> String {
-        format!("directory {}", self.0.display())
+        format!("directory {}", self.path.display())
     }
 
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     fn own_uid(&self) -> u32 {
@@ -82,7 +91,7 @@ impl Folder for Mounted {
         let file = std::fs::File::options()
             .read(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(self.0.join(file))?;
+            .open(self.path.join(file))?;
         let meta = file.metadata()?;
         let mut text = String::new();
         if meta.is_file() {
@@ -92,117 +101,58 @@ impl Folder for Mounted {
     }
 
     fn create(&mut self, file: &str, content: &[u8]) -> io::Result<()> {
-        let path = self.0.join(file);
-        let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(content)?;
-        file.sync_all()
+        let path = self.path.join(file);
+        let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if written.is_err() {
+            std::fs::remove_file(&path).or_log("half a file stays");
+        }
+        written
     }
 
     fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::hard_link(self.0.join(from), self.0.join(to))
+        std::fs::hard_link(self.path.join(from), self.path.join(to))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.0.join(from), self.0.join(to))
+        std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&mut self, file: &str) -> io::Result<()> {
-        std::fs::remove_file(self.0.join(file))
+        std::fs::remove_file(self.path.join(file))
     }
 
     fn age(&mut self, file: &str) -> io::Result<Duration> {
-        let modified = self.0.join(file).metadata()?.modified()?;
-        modified.elapsed().map_err(io::Error::other)
+        let then = self.path.join(file).symlink_metadata()?.modified()?;
+        let probe = self.path.join(&self.probe);
+        let made = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&probe)?;
+        let now = made.metadata().and_then(|meta| meta.modified());
+        std::fs::remove_file(&probe).or_log("a probe of the file system's clock stays");
+        // What was written after the probe is new.
+        Ok(now?.duration_since(then).unwrap_or_default())
     }
 }
 
-/// The submit directory, through chirp. Names are relative to it: the submit host works there.
-#[derive(Debug)]
-pub(super) struct Submitted {
-    chirp: Chirp,
-    /// What it is called there.
-    path: PathBuf,
-    uid: u32,
-    /// Tells this process's probes from another's.
-    probe: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
 
-impl Submitted {
-    /// Looks whether files can be made there, and as whom; also the folder's mode. `path` is for people.
-    pub(super) fn new(chirp: Chirp, path: &Path) -> io::Result<(Submitted, u32)> {
-        let random = super::key::random_bytes().map_err(io::Error::other)?;
-        let digits: String = random[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut folder =
-            Submitted { chirp, path: path.to_owned(), uid: 0, probe: format!(".rallypoint-{digits}.tmp") };
-        let mut session = folder.chirp.connect()?;
-        let made = session
-            .create(&folder.probe, b"")
-            .map_err(|error| io::Error::new(error.kind(), format!("no file can be made there: {error}")))?;
-        session.remove(&folder.probe)?;
-        folder.uid = made.uid;
-        let mode = session.status(".")?.mode;
-        Ok((folder, mode))
-    }
-
-    fn session(&self) -> io::Result<Session> {
-        self.chirp.connect()
-    }
-}
-
-impl Folder for Submitted {
-    fn name(&self) -> String {
-        format!("submit directory {}, by chirp", self.path.display())
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn own_uid(&self) -> u32 {
-        self.uid
-    }
-
-    fn read(&mut self, file: &str) -> io::Result<Found> {
-        let (content, status) = self.session()?.read(file, MAX_FILE)?;
-        Ok(Found {
-            is_file: status.is_file(),
-            uid: status.uid,
-            mode: status.mode,
-            text: String::from_utf8_lossy(&content).into_owned(),
-        })
-    }
-
-    fn create(&mut self, file: &str, content: &[u8]) -> io::Result<()> {
-        self.session()?.create(file, content).map(|_| ())
-    }
-
-    fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.session()?.link(from, to)
-    }
-
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.session()?.rename(from, to)
-    }
-
-    fn remove(&mut self, file: &str) -> io::Result<()> {
-        self.session()?.remove(file)
-    }
-
-    fn pause(&self) -> Duration {
-        CHIRP_PAUSE
-    }
-
-    fn may_recover(&self, error: &io::Error) -> bool {
-        use io::ErrorKind::{AlreadyExists, InvalidData, PermissionDenied};
-        !matches!(error.kind(), AlreadyExists | InvalidData | PermissionDenied)
-    }
-
-    fn age(&mut self, file: &str) -> io::Result<Duration> {
-        // By the submit host's clock, which a new file tells; ours may be another.
-        let mut session = self.session()?;
-        let then = session.status(file)?.modified;
-        let now = session.create(&self.probe, b"")?.modified;
-        session.remove(&self.probe)?;
-        Ok(Duration::from_secs(u64::try_from(now - then).unwrap_or(0)))
+    /// A server that is ahead of us, or behind: only what it says of its own files counts.
+    #[test]
+    fn the_age_of_a_file_is_told_by_its_file_system() {
+        let path = std::env::temp_dir().join(format!("rallypoint-age-{}", std::process::id()));
+        _ = std::fs::remove_dir_all(&path);
+        let (mut folder, _) = MountedDirectory::new(&path).unwrap();
+        folder.create("file", b"").unwrap();
+        assert!(folder.age("file").unwrap() < Duration::from_secs(60));
+        let file = std::fs::File::options().write(true).open(path.join("file")).unwrap();
+        let hour = Duration::from_secs(3600);
+        file.set_modified(SystemTime::now() + hour).unwrap();
+        assert_eq!(folder.age("file").unwrap(), Duration::ZERO, "ahead of us");
+        file.set_modified(SystemTime::now() - hour).unwrap();
+        assert!(folder.age("file").unwrap() >= Duration::from_secs(3599));
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "no probe is left");
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }

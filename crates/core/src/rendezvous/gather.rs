@@ -1,46 +1,38 @@
 //! The leader's side: take offers until all have come, hand out the roster, keep the lines.
 
+use super::endpoints;
 use super::lines::{self, Incoming, Remote};
-use super::message::{Columns, Offer, ToMember, VERSION};
-use super::{Contact, Introduction, Key, RendezvousError, describe, own_addresses};
-use crate::outcome::name;
+use super::message::{Columns, Offer, Seat, ToLeader, ToMember, VERSION};
+use super::seats::{Ended, Refusal, Seating, Seats, Verdict};
+use super::{Contact, JoinRequest, Key, Progress, Remotes, RendezvousError, Wait, describe};
+use crate::clock;
+use crate::network::{own_addresses, pid_namespace};
 use crate::plan::Plan;
-use crate::roster::Endpoint;
-use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
 
 /// How often everyone is told who is missing.
 const PROGRESS: Duration = Duration::from_secs(3);
+
+/// How long the others may take to hang up after the goodbye.
+const HANG_UP: Duration = Duration::from_secs(2);
 
 /// An agent that listens for the others.
 #[derive(Debug)]
 pub struct Leader {
     incoming: mpsc::Receiver<Incoming>,
-    introduction: Introduction,
-    seats: Vec<Option<Seat>>,
-    /// How many seats are taken.
-    seated: usize,
-    /// Who was lost before all had come, and when.
-    lost: BTreeMap<u32, Instant>,
-    /// The leader's own rank; a launcher has none.
-    own: Option<u32>,
-    /// The scheduler has started this very member again, so this run of it is over.
-    superseded: bool,
+    join_request: JoinRequest,
+    /// Who has come, and what follows from it.
+    seats: Seats,
+    /// The others' lines.
+    remotes: Remotes,
     /// When the others were last told who is missing.
     told: Option<Instant>,
     /// The scheduler's answer to when it will end the job.
-    deadline: Option<JoinHandle<Option<SystemTime>>>,
-    started: Instant,
-}
-
-#[derive(Debug)]
-struct Seat {
-    offer: Offer,
-    /// `None` is the leader itself.
-    remote: Option<Remote>,
+    deadline: Option<oneshot::Receiver<Option<SystemTime>>>,
+    wait: Wait,
 }
 
 /// All have come.
@@ -59,22 +51,29 @@ pub struct Met {
     pub deadline: Option<SystemTime>,
     /// How often each rank was started before, where they are started apart.
     pub runs: Vec<u32>,
-    /// Host and endpoint a rank.
-    pub members: Vec<(String, Endpoint)>,
-    /// The others' lines, by rank.
-    pub remotes: HashMap<u32, Remote>,
+    /// Where each rank is.
+    pub members: Vec<Seat>,
+    /// The others' lines.
+    pub remotes: Remotes,
+    pub roster: Handout,
 }
+
+/// The roster as it goes out, encoded once for all. It is handed out when the leader itself is ready: nobody is to start a
+/// member of a job that has failed already.
+#[derive(Debug)]
+pub struct Handout(Arc<[u8]>);
 
 impl Leader {
     /// Listens on any port, for a step that is about to be started.
-    pub(crate) async fn of_step(introduction: &Introduction) -> Result<(Contact, Leader), RendezvousError> {
-        let listening = Leader::listen(introduction, 0).await?;
+    pub(crate) async fn of_step(join_request: &JoinRequest) -> Result<(Contact, Leader), RendezvousError> {
+        let listening = Leader::listen(join_request, Wait::begin(join_request.timeout), 0).await?;
         listening.ok_or_else(|| RendezvousError::Unreachable { reason: "no port is free".to_owned() })
     }
 
     /// Listens; `None` if the port that the place demands is taken.
     pub(super) async fn listen(
-        introduction: &Introduction,
+        join_request: &JoinRequest,
+        wait: Wait,
         port: u16,
     ) -> Result<Option<(Contact, Leader)>, RendezvousError> {
         let listener = match lines::listen_on(port) {
@@ -82,7 +81,7 @@ impl Leader {
             Err(error) if port != 0 && error.kind() == std::io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let (key, published) = match &introduction.key {
+        let (key, published) = match &join_request.key {
             Some(key) => (key.clone(), None),
             None => {
                 let key = Key::random()?;
@@ -94,35 +93,41 @@ impl Leader {
         let contact = Contact {
             version: VERSION,
             id,
-            host: introduction.offer.host.clone(),
-            machine: introduction.offer.machine.clone(),
-            pid: introduction.offer.pid,
-            job: introduction.offer.job.clone(),
-            attempt: introduction.offer.attempt,
+            host: join_request.offer.host.clone(),
+            machine: join_request.offer.machine.clone(),
+            pid: join_request.offer.pid,
+            pid_namespace: pid_namespace(),
+            job: join_request.offer.job.clone(),
+            attempt: join_request.offer.attempt,
             addresses: own_addresses(),
             port: listener.local_addr()?.port(),
             key: published,
         };
         let (sender, incoming) = mpsc::channel(1024);
-        tokio::task::spawn_local(lines::accept_all(listener, key, introduction.world, sender));
+        tokio::task::spawn_local(lines::accept_all(listener, key, join_request.world, sender));
+        let mut seats = seats_of(join_request, join_request.world, wait);
+        if let Some(rank) = join_request.lost_leader {
+            seats.gone(rank, clock::now());
+        }
         let leader = Leader {
             incoming,
-            seats: (0..introduction.world).map(|_| None).collect(),
-            seated: 0,
-            introduction: introduction.clone(),
-            lost: introduction.lost_leader.map(|rank| (rank, Instant::now())).into_iter().collect(),
-            own: None,
-            superseded: false,
+            seats,
+            remotes: Remotes::default(),
+            join_request: join_request.clone(),
             told: None,
             deadline: None,
-            started: Instant::now(),
+            wait,
         };
         Ok(Some((contact, leader)))
     }
 
     /// Asks the scheduler when it will end the job, while the others come. It hears an answer within seconds.
     pub fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
-        self.deadline = Some(tokio::task::spawn_blocking(ask));
+        let (tell, answer) = oneshot::channel();
+        // Without a thread it stays unknown: nothing depends on it.
+        if std::thread::Builder::new().spawn(move || _ = tell.send(ask())).is_ok() {
+            self.deadline = Some(answer);
+        }
     }
 
     /// Waits for everyone. `say` hears who has come and who is missing, and of strangers.
@@ -131,9 +136,8 @@ impl Leader {
         plan: &Plan,
         mut say: impl FnMut(Progress),
     ) -> Result<Gathered, RendezvousError> {
-        let own = self.introduction.offer.clone();
-        let rank = self.seat(plan, own, None).map_err(|why| RendezvousError::Refused { why })?;
-        self.own = Some(rank);
+        let refused = |refusal: Refusal| RendezvousError::Refused { why: refusal.text(plan) };
+        let rank = self.seats.take_own().map_err(refused)?;
         let met = self.gather_all(plan, &mut say).await?;
         Ok(Gathered { rank, met })
     }
@@ -157,8 +161,8 @@ impl Leader {
                     continue;
                 }
             };
-            self.introduction.offer.roles = offer.roles.clone();
-            self.seats = plan.members.iter().map(|_| None).collect();
+            self.join_request.offer.roles = offer.roles.clone();
+            self.seats = seats_of(&self.join_request, plan.world(), self.wait);
             self.take(&plan, Incoming::Offer { offer, remote }, &mut |progress| say(Some(&plan), progress));
             break plan;
         };
@@ -170,21 +174,21 @@ impl Leader {
         &mut self,
         mut say: impl FnMut(Progress),
     ) -> Result<(Box<Offer>, Remote), RendezvousError> {
-        let (world, limit) = (self.introduction.world, self.introduction.timeout);
+        let (world, limit) = (self.join_request.world, self.wait.limit());
         loop {
-            let waited = self.started.elapsed();
+            let waited = self.wait.waited();
             let missing = || "all; the step has not come up yet".to_owned();
-            if waited >= limit {
+            if self.wait.is_over() {
                 let waited = waited.as_secs();
                 return Err(RendezvousError::Missing { waited, come: 0, world, missing: missing() });
             }
-            let pause = PROGRESS.min(limit - waited);
-            match tokio::time::timeout(pause, self.incoming.recv()).await {
-                Err(_) => say(Progress::Waiting { come: 0, world, missing: missing(), waited, limit }),
-                Ok(Some(Incoming::Offer { offer, remote })) => return Ok((offer, remote)),
-                Ok(Some(Incoming::Stranger { peer, why })) => say(Progress::Stranger { peer, why }),
-                Ok(Some(Incoming::Gone { .. } | Incoming::Message { .. })) => {}
-                Ok(None) => {
+            let pause = PROGRESS.min(limit.saturating_sub(waited));
+            match clock::timeout(pause, self.incoming.recv()).await {
+                None => say(Progress::Waiting { come: 0, world, missing: missing(), waited, limit }),
+                Some(Some(Incoming::Offer { offer, remote })) => return Ok((offer, remote)),
+                Some(Some(Incoming::Strangers { line })) => say(Progress::Strangers { line }),
+                Some(Some(Incoming::Gone { .. } | Incoming::Message { .. })) => {}
+                Some(None) => {
                     return Err(RendezvousError::Unreachable { reason: "the listener ended".to_owned() });
                 }
             }
@@ -196,33 +200,26 @@ impl Leader {
         plan: &Plan,
         say: &mut impl FnMut(Progress),
     ) -> Result<Met, RendezvousError> {
-        let mut next_word = Instant::now();
+        let mut next_word = clock::now();
         loop {
-            if self.seated == self.seats.len() {
-                return self.complete().await;
+            let now = clock::now();
+            match self.seats.verdict(now) {
+                Verdict::Wait => {}
+                Verdict::AllHaveCome => return self.complete().await,
+                Verdict::Ended(why) => return Err(self.error(plan, why)),
             }
-            let now = Instant::now();
-            self.check_limits(plan, now)?;
             if now >= next_word {
-                let missing = self.missing();
+                let missing = self.seats.missing();
                 self.tell(plan, &missing, say);
                 next_word = now + PROGRESS;
             }
-            let until = next_word.min(self.started + self.introduction.timeout).min(
-                self.lost.values().map(|since| *since + self.introduction.rejoin).min().unwrap_or(next_word),
-            );
-            let wait = tokio::time::timeout_at(until.into(), self.incoming.recv()).await;
-            match wait {
-                Err(_) => {}
-                Ok(None) => {
-                    return Err(RendezvousError::Unreachable { reason: "the listener ended".to_owned() });
-                }
-                Ok(Some(incoming)) => {
-                    if self.take(plan, incoming, say) {
-                        // Somebody came or went: say so soon, but not once for each of a thousand.
-                        next_word = next_word.min(Instant::now() + Duration::from_millis(500));
-                    }
-                }
+            let until = next_word.min(self.seats.due());
+            let heard = clock::timeout(until.saturating_duration_since(now), self.incoming.recv()).await;
+            let Some(heard) = heard else { continue };
+            let ended = || RendezvousError::Unreachable { reason: "the listener ended".to_owned() };
+            if self.take(plan, heard.ok_or_else(ended)?, say) {
+                // Somebody came or went: say so soon, but not once for each of a thousand.
+                next_word = next_word.min(clock::now() + Duration::from_millis(500));
             }
         }
     }
@@ -234,49 +231,40 @@ impl Leader {
 
     /// Whether an offer is for this job, whatever its attempt.
     pub fn is_for_this_job(&self, offer: &Offer) -> bool {
-        let own = &self.introduction.offer;
+        let own = &self.join_request.offer;
         offer.version == own.version && offer.job == own.job && offer.roles == own.roles
     }
 
-    fn missing(&self) -> Vec<u32> {
-        self.seats
-            .iter()
-            .enumerate()
-            .filter(|(_, seat)| seat.is_none())
-            .map(|(rank, _)| rank as u32)
-            .collect()
-    }
-
-    fn check_limits(&self, plan: &Plan, now: Instant) -> Result<(), RendezvousError> {
-        if self.superseded {
-            return Err(RendezvousError::Superseded);
-        }
-        let overdue = self.lost.iter().find(|(_, since)| now >= **since + self.introduction.rejoin);
-        if let Some((&rank, since)) = overdue {
-            return Err(RendezvousError::LostWhileWaiting {
-                who: name(&plan.members[rank as usize]),
-                waited: since.elapsed().as_secs(),
-                missing: describe(plan, &self.missing()),
-            });
-        }
-        if now >= self.started + self.introduction.timeout {
-            return Err(RendezvousError::Missing {
-                waited: self.started.elapsed().as_secs(),
-                come: self.seated as u32,
+    /// The meeting has ended before all had come.
+    fn error(&self, plan: &Plan, ended: Ended) -> RendezvousError {
+        let missing = self.seats.missing();
+        let who = |rank: u32| plan.members[rank as usize].to_string();
+        match ended {
+            Ended::Superseded => RendezvousError::Superseded,
+            Ended::Failed { rank, code, why } => RendezvousError::MemberFailed { who: who(rank), code, why },
+            Ended::Lost { rank, away } => RendezvousError::LostWhileWaiting {
+                who: who(rank),
+                waited: away.as_secs(),
+                missing: describe(plan, &missing),
+            },
+            Ended::Missing => RendezvousError::Missing {
+                waited: self.wait.waited().as_secs(),
+                come: plan.world() - missing.len() as u32,
                 world: plan.world(),
-                missing: describe(plan, &self.missing()),
-            });
+                missing: describe(plan, &missing),
+            },
         }
-        Ok(())
     }
 
     fn tell(&mut self, plan: &Plan, missing: &[u32], say: &mut impl FnMut(Progress)) {
         let come = plan.world() - missing.len() as u32;
         let text = describe(plan, missing);
         // The more there are, the seldomer: a word to ten thousand is ten thousand words.
-        if self.told.is_none_or(|at| at.elapsed() > PROGRESS * (1 + plan.world() / 500)) {
-            self.told = Some(Instant::now());
-            for remote in self.remotes() {
+        let now = clock::now();
+        let pause = PROGRESS * (1 + plan.world() / 500);
+        if self.told.is_none_or(|at| now.saturating_duration_since(at) > pause) {
+            self.told = Some(now);
+            for remote in self.remotes.values() {
                 remote.send(ToMember::Waiting { come, world: plan.world(), missing: text.clone() });
             }
         }
@@ -284,195 +272,197 @@ impl Leader {
             come,
             world: plan.world(),
             missing: text,
-            waited: self.started.elapsed(),
-            limit: self.introduction.timeout,
+            waited: self.wait.waited(),
+            limit: self.wait.limit(),
         });
-    }
-
-    fn remotes(&self) -> impl Iterator<Item = &Remote> {
-        self.seats.iter().flatten().filter_map(|seat| seat.remote.as_ref())
     }
 
     /// True if somebody came or went.
     fn take(&mut self, plan: &Plan, incoming: Incoming, say: &mut impl FnMut(Progress)) -> bool {
         match incoming {
-            Incoming::Offer { offer, remote } => match self.seat(plan, *offer, Some(remote.clone())) {
-                Ok(rank) => {
-                    remote.send(ToMember::Welcome { rank, leader: self.own });
-                    say(Progress::Came { rank });
-                    true
-                }
-                // The line closes without a word, and it looks for the next leader.
-                Err(_) if self.superseded => false,
-                Err(why) => {
-                    say(Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
-                    remote.send(ToMember::Refused { why });
-                    false
-                }
-            },
+            Incoming::Offer { offer, remote } => self.seat(plan, *offer, remote, say),
             Incoming::Gone { connection, why } => {
-                let seat = self.seats.iter().position(|seat| {
-                    seat.as_ref()
-                        .and_then(|seat| seat.remote.as_ref())
-                        .is_some_and(|r| r.connection == connection)
-                });
-                let Some(rank) = seat else { return false };
-                self.seats[rank] = None;
-                self.seated -= 1;
-                self.lost.insert(rank as u32, Instant::now());
-                say(Progress::Lost { rank: rank as u32, why });
+                let Some(rank) = self.remotes.hang_up(connection) else { return false };
+                self.seats.gone(rank, clock::now());
+                say(Progress::Lost { rank, why });
                 true
             }
-            Incoming::Stranger { peer, why } => {
-                say(Progress::Stranger { peer, why });
+            Incoming::Strangers { line } => {
+                say(Progress::Strangers { line });
+                false
+            }
+            Incoming::Message { connection, message: ToLeader::Failed { code, why } } => {
+                if let Some(rank) = self.remotes.rank_of(connection) {
+                    self.seats.failed(rank, code, why);
+                }
                 false
             }
             Incoming::Message { .. } => false,
         }
     }
 
-    /// Gives an offer its seat, or says why not.
-    fn seat(&mut self, plan: &Plan, offer: Offer, remote: Option<Remote>) -> Result<u32, String> {
-        let own = &self.introduction.offer;
-        if offer.version != VERSION {
-            return Err(format!(
-                "its protocol is version {}, ours {VERSION}; use the same rallypoint everywhere",
-                offer.version
-            ));
-        }
-        if offer.job != own.job || offer.attempt != own.attempt {
-            return Err(format!(
-                "it belongs to job {} attempt {}, this is job {} attempt {}",
-                offer.job.as_deref().unwrap_or("none"),
-                offer.attempt,
-                own.job.as_deref().unwrap_or("none"),
-                own.attempt
-            ));
-        }
-        if offer.roles != own.roles {
-            return Err(format!(
-                "it was asked for {}, the leader for {}; give all the same roles",
-                offer.roles, own.roles
-            ));
-        }
-        let rank = match offer.rank {
-            Some(rank) if rank >= plan.world() => {
-                return Err(format!("rank {rank} does not exist among {}", plan.world()));
-            }
-            Some(rank) => rank,
-            None => match self.seats.iter().position(Option::is_none) {
-                Some(rank) => rank as u32,
-                None => return Err(format!("all {} members have come already", plan.world())),
-            },
-        };
-        match &self.seats[rank as usize] {
-            // A scheduler that started it again knows that the earlier run is over; its line may not.
-            Some(Seat { offer: taken, remote: earlier }) if offer.runs > taken.runs => match earlier {
-                Some(earlier) => {
+    /// Tells the one that has offered itself what becomes of it; true if it has come.
+    fn seat(&mut self, plan: &Plan, offer: Offer, remote: Remote, say: &mut impl FnMut(Progress)) -> bool {
+        let rank = match self.seats.offer(offer) {
+            Seating::Seated { rank } => rank,
+            Seating::SeatedAgain { rank } => {
+                if let Some(earlier) = self.remotes.remove(rank) {
                     let why = "this member was started again elsewhere".to_owned();
                     earlier.send(ToMember::Refused { why });
-                    self.seated -= 1;
                 }
-                None => {
-                    self.superseded = true;
-                    return Err(RendezvousError::Superseded.to_string());
-                }
-            },
-            Some(Seat { offer: taken, .. }) => {
-                return Err(format!(
-                    "rank {rank} ({}) is taken by pid {} on {}",
-                    name(&plan.members[rank as usize]),
-                    taken.pid,
-                    taken.host
-                ));
+                rank
             }
-            None => {}
-        }
-        self.lost.remove(&rank);
-        self.seats[rank as usize] = Some(Seat { offer, remote });
-        self.seated += 1;
-        Ok(rank)
+            // The connection closes without a word, and it looks for the next leader.
+            Seating::Superseded => return false,
+            Seating::Refused(refusal) => {
+                let why = refusal.text(plan);
+                say(Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
+                remote.send(ToMember::Refused { why });
+                return false;
+            }
+        };
+        self.remotes.insert(rank, remote.clone());
+        remote.send(ToMember::Welcome { rank, leader: self.seats.own() });
+        say(Progress::Came { rank });
+        true
     }
 
-    /// Chooses addresses, hands out the roster.
+    /// Chooses addresses, writes the roster.
     async fn complete(&mut self) -> Result<Met, RendezvousError> {
         // Before anything is taken from its seat: a signal may still end the wait here.
         let deadline = match self.deadline.take() {
             Some(asked) => asked.await.ok().flatten(),
             None => None,
         };
-        let seats: Vec<Seat> = self.seats.iter_mut().filter_map(Option::take).collect();
-        let one_machine = seats.iter().all(|seat| seat.offer.machine == seats[0].offer.machine);
-        let mut members = Vec::with_capacity(seats.len());
-        for seat in &seats {
-            let offer = &seat.offer;
-            let address = if one_machine && !offer.chosen {
-                "127.0.0.1".to_owned()
-            } else {
-                let usable = offer.addresses.iter().find(|address| offer.chosen || !is_loopback(address));
-                usable.cloned().ok_or(RendezvousError::NoAddress)?
-            };
-            members.push((offer.host.clone(), Endpoint { address, port: offer.port }));
-        }
-        let runs: Vec<u32> = seats.iter().map(|seat| seat.offer.runs).collect();
-        let attempt = self.introduction.offer.attempt + runs.iter().max().copied().unwrap_or(0);
+        let offers = self.seats.offers();
+        let machine = &self.join_request.offer.machine;
+        // From this very machine anything can be reached.
+        let from_elsewhere =
+            self.remotes.iter().filter(|(rank, _)| offers[*rank as usize].machine != *machine);
+        let reached: Vec<IpAddr> = from_elsewhere.map(|(_, remote)| remote.local).collect();
+        let members = endpoints::seats(&offers, machine, &reached)?;
+        let runs: Vec<u32> = offers.iter().map(|offer| offer.runs).collect();
+        let attempt = self.join_request.offer.attempt + runs.iter().max().copied().unwrap_or(0);
         let seconds =
             deadline.and_then(|end| Some(end.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()));
         let roster = ToMember::Roster(Columns { deadline: seconds, ..Columns::of(attempt, &members)? });
         let encoded: Arc<[u8]> = serde_json::to_vec(&roster).map_err(std::io::Error::from)?.into();
-        let mut remotes = HashMap::new();
-        for (rank, seat) in seats.into_iter().enumerate() {
-            if let Some(remote) = seat.remote {
-                remote.send_encoded(encoded.clone());
-                remotes.insert(rank as u32, remote);
-            }
-        }
-        Ok(Met { attempt, deadline, runs, members, remotes })
+        let remotes = std::mem::take(&mut self.remotes);
+        Ok(Met { attempt, deadline, runs, members, remotes, roster: Handout(encoded) })
     }
 
     /// Tells everyone who has come that it is over. Where members come back by themselves and this one
     /// had to leave, the others hear nothing: they meet again under another leader.
-    pub async fn dismiss(&self, error: &RendezvousError, code: u8) {
+    pub async fn dismiss(&mut self, error: &RendezvousError, code: u8) {
         let leaves = matches!(error, RendezvousError::Interrupted(_) | RendezvousError::Superseded);
-        if self.introduction.apart && leaves {
+        if self.join_request.apart && leaves {
             return;
         }
-        for remote in self.remotes() {
-            remote.send(ToMember::Goodbye { code, summary: vec![error.to_string()] });
+        let remotes = std::mem::take(&mut self.remotes);
+        self.say_goodbye(remotes, code, vec![error.to_string()]).await;
+    }
+
+    /// Tells everyone how it ended, and waits a moment for them to hang up: the word has to leave before this process
+    /// does.
+    pub async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, summary: Vec<String>) {
+        for remote in remotes.values() {
+            remote.send(ToMember::Goodbye { code, summary: summary.clone() });
         }
-        // The word has to leave before this process does.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let hang_up = async {
+            while !remotes.is_empty() {
+                match self.incoming.recv().await {
+                    Some(Incoming::Gone { connection, .. }) => _ = remotes.hang_up(connection),
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+        };
+        _ = clock::timeout(HANG_UP, hang_up).await;
     }
 }
 
-/// What a leader has to tell while it waits.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Progress {
-    Waiting {
-        come: u32,
-        world: u32,
-        missing: String,
-        waited: Duration,
-        limit: Duration,
-    },
-    Came {
-        rank: u32,
-    },
-    Lost {
-        rank: u32,
-        why: String,
-    },
-    Stranger {
-        peer: String,
-        why: String,
-    },
-    /// One of ours that does not fit.
-    Refused {
-        peer: String,
-        why: String,
-    },
+/// The seats of a meeting, all free.
+fn seats_of(join_request: &JoinRequest, world: u32, wait: Wait) -> Seats {
+    Seats::new(join_request.offer.clone(), world, join_request.rejoin, wait.end())
 }
 
-fn is_loopback(address: &str) -> bool {
-    address == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+impl Handout {
+    /// Everyone gets it, and starts its member.
+    pub fn hand_out(&self, remotes: &Remotes) {
+        remotes.values().for_each(|remote| remote.send_encoded(self.0.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::JobSpec;
+    use crate::rendezvous::wire;
+    use crate::roles::RoleRequest;
+    use crate::scheduler::hypothetical::{Hypothesis, allocation};
+    use tokio::net::TcpStream;
+
+    fn plan(world: u32) -> Plan {
+        let roles = RoleRequest::List(format!("worker*{world}").parse().unwrap());
+        let nodes = "n1".to_owned();
+        let hypothesis = Hypothesis { nodes, tasks_per_node: None, gpus_per_node: 0, cpus_per_task: None };
+        Plan::new(allocation(&hypothesis, &roles).unwrap(), &JobSpec { roles, ..JobSpec::default() }).unwrap()
+    }
+
+    fn join_request(world: u32) -> JoinRequest {
+        JoinRequest {
+            offer: Offer { addresses: Vec::new(), ..Offer::for_tests(0) },
+            world,
+            key: None,
+            timeout: Duration::from_secs(60),
+            rejoin: Duration::from_secs(10),
+            lost_leader: None,
+            apart: false,
+        }
+    }
+
+    /// A leader, one member that offers itself, and how the meeting ended for both.
+    fn meet_one_of(world: u32, member_says: Option<ToLeader>) -> (RendezvousError, ToMember) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let (contact, mut leader) = Leader::of_step(&join_request(world)).await.unwrap();
+            let key = Key::from_hex(contact.key.as_deref().unwrap()).unwrap();
+            let member = async {
+                let stream = TcpStream::connect(("127.0.0.1", contact.port)).await.unwrap();
+                let (mut reader, mut writer) = wire::join(stream, &key).await.unwrap();
+                writer.write(&ToLeader::Offer(Offer::for_tests(1))).await.unwrap();
+                if let Some(said) = member_says {
+                    writer.write(&said).await.unwrap();
+                }
+                loop {
+                    match reader.read::<ToMember>().await.unwrap() {
+                        ToMember::Welcome { .. } | ToMember::Waiting { .. } | ToMember::Alive => {}
+                        last => return last,
+                    }
+                }
+            };
+            let lead = async {
+                let error = leader.gather(&plan(world), |_| {}).await.map(|_| ()).unwrap_err();
+                leader.dismiss(&error, 197).await;
+                error
+            };
+            tokio::join!(lead, member)
+        })
+    }
+
+    #[test]
+    fn a_member_that_fails_before_the_roster_ends_the_meeting_with_its_reason() {
+        let said = ToLeader::Failed { code: 197, why: "no room".to_owned() };
+        let (error, heard) = meet_one_of(3, Some(said));
+        assert_eq!(error.to_string(), "worker 1 has failed before all had come: no room");
+        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![error.to_string()] });
+    }
+
+    /// The leader has no address that its member could use: it cannot write the roster, and says so.
+    #[test]
+    fn a_roster_that_cannot_be_written_is_told_to_all() {
+        let (error, heard) = meet_one_of(2, None);
+        assert!(matches!(error, RendezvousError::NoAddress), "{error}");
+        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![error.to_string()] });
+    }
 }

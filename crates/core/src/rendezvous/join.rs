@@ -1,13 +1,24 @@
 //! A member's side: connect, prove the key, offer, and keep the line.
 
+use super::endpoints;
 use super::message::{Columns, ToLeader, ToMember};
 use super::wire::{self, Reader, WireError, Writer};
-use super::{Contact, Introduction, Key, RendezvousError, socket_addresses};
-use std::time::Duration;
+use super::{Contact, JoinRequest, Key, Progress, RendezvousError, Wait, socket_addresses};
+use crate::clock;
+use crate::trace::OrLog;
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// The leader says something at least this often; three times that in silence and it is lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// A leader that says nothing for this long is worth a word: it says something more often.
+const SILENCE: Duration = Duration::from_secs(6);
+/// How long the leader's word is waited for beyond our own limit.
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// A line to the leader, after it has taken our offer.
 #[derive(Debug)]
@@ -15,8 +26,13 @@ pub struct Link {
     pub rank: u32,
     /// The leader's own rank; a launcher has none.
     pub leader: Option<u32>,
+    world: u32,
+    /// The leader's process and host, for people.
+    contact: String,
+    /// When something was last heard.
+    heard: Rc<Cell<Instant>>,
     incoming: mpsc::Receiver<Result<ToMember, WireError>>,
-    outgoing: mpsc::Sender<ToLeader>,
+    outgoing: mpsc::UnboundedSender<ToLeader>,
 }
 
 /// What a leader says to an offer.
@@ -34,46 +50,57 @@ impl Link {
     /// Connects and offers. Unreachable and broken are told apart from refused.
     pub(super) async fn join(
         contact: &Contact,
-        introduction: &Introduction,
+        join_request: &JoinRequest,
     ) -> Result<Answer, RendezvousError> {
-        let key = introduction
+        let key = join_request
             .key
             .clone()
             .or_else(|| contact.key.as_deref().and_then(Key::from_hex))
             .ok_or_else(|| RendezvousError::NoKey { address: contact.host.clone() })?;
-        let stream = wire::connect(&socket_addresses(contact, &introduction.offer.machine)).await?;
-        let local = stream.local_addr()?.ip();
-        let (mut reader, mut writer) = wire::join(stream, &key).await?;
-        let mut offer = introduction.offer.clone();
-        // The address by which the leader sees us is known to work; a choice of the user stays first.
-        if !local.is_loopback() && !offer.addresses.contains(&local.to_string()) {
-            offer.addresses.push(local.to_string());
-        }
+        let own: Vec<IpAddr> =
+            join_request.offer.addresses.iter().filter_map(|address| address.parse().ok()).collect();
+        let addresses = socket_addresses(contact, &join_request.offer.machine, &own);
+        let (local, mut reader, mut writer) = wire::reach(&addresses, &key).await?;
+        let mut offer = join_request.offer.clone();
+        endpoints::proved_first(&mut offer, local);
         writer.write(&ToLeader::Offer(offer)).await?;
         let answer = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
             .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match answer {
-            ToMember::Welcome { rank, leader } if rank.max(leader.unwrap_or(0)) < introduction.world => {
-                Ok(Answer::Welcome(Link::new(rank, leader, reader, writer)))
-            }
-            ToMember::Later { why } => {
-                Ok(Answer::Later { why, link: Link::new(u32::MAX, None, reader, writer) })
-            }
+            ToMember::Welcome { rank, leader } if rank.max(leader.unwrap_or(0)) < join_request.world => Ok(
+                Answer::Welcome(Link::new(rank, leader, join_request.world, contact.who(), reader, writer)),
+            ),
+            ToMember::Later { why } => Ok(Answer::Later {
+                why,
+                link: Link::new(u32::MAX, None, join_request.world, contact.who(), reader, writer),
+            }),
             ToMember::Refused { why } => Err(RendezvousError::Refused { why }),
             other => Err(WireError::Nonsense(format!("{other:?} is no answer to an offer")).into()),
         }
     }
 
-    fn new(rank: u32, leader: Option<u32>, mut reader: Reader, mut writer: Writer) -> Link {
+    fn new(
+        rank: u32,
+        leader: Option<u32>,
+        world: u32,
+        contact: String,
+        mut reader: Reader,
+        mut writer: Writer,
+    ) -> Link {
+        let heard = Rc::new(Cell::new(clock::now()));
+        let last = heard.clone();
         let (to_us, incoming) = mpsc::channel(64);
-        let (outgoing, mut from_us) = mpsc::channel::<ToLeader>(64);
+        // Few, and none may wait: a leader that does not read would hold up what ends the member.
+        let (outgoing, mut from_us) = mpsc::unbounded_channel::<ToLeader>();
         tokio::task::spawn_local(async move {
             loop {
-                let message = match tokio::time::timeout(HEARTBEAT * 3, reader.read::<ToMember>()).await {
-                    Ok(Ok(ToMember::Alive)) => continue,
-                    Ok(message) => message,
-                    Err(_) => Err(WireError::Silent(HEARTBEAT * 3)),
+                let message = clock::timeout(HEARTBEAT * 3, reader.read::<ToMember>()).await;
+                last.set(if message.is_some() { clock::now() } else { last.get() });
+                let message = match message {
+                    Some(Ok(ToMember::Alive)) => continue,
+                    Some(message) => message,
+                    None => Err(WireError::Silent(HEARTBEAT * 3)),
                 };
                 let ended = message.is_err();
                 if to_us.send(message).await.is_err() || ended {
@@ -93,7 +120,7 @@ impl Link {
                 }
             }
         });
-        Link { rank, leader, incoming, outgoing }
+        Link { rank, leader, world, contact, heard, incoming, outgoing }
     }
 
     /// The leader's next word; an error means that it is lost.
@@ -101,9 +128,24 @@ impl Link {
         self.incoming.recv().await.unwrap_or(Err(WireError::Closed))
     }
 
-    /// Says something; a line that is gone is noticed by [`Link::receive`].
-    pub async fn send(&self, message: ToLeader) {
-        _ = self.outgoing.send(message).await;
+    /// Says something without waiting; a line that is gone is noticed by [`Link::receive`].
+    pub fn send(&self, message: ToLeader) {
+        self.outgoing.send(message).or_log("a word to a leader that is gone");
+    }
+
+    /// Tells that this agent has failed before its member could start, and waits a moment for the leader's answer: the
+    /// word has to leave before this process does.
+    pub async fn fail(&mut self, code: u8, why: String) {
+        self.send(ToLeader::Failed { code, why });
+        let heard = async {
+            loop {
+                match self.receive().await {
+                    Ok(ToMember::Stop { .. } | ToMember::Kill | ToMember::Goodbye { .. }) | Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
+        };
+        _ = clock::timeout(LAST_WORD, heard).await;
     }
 
     /// Waits for the end of an attempt that this member is not in: its exit code, and how it went.
@@ -116,17 +158,55 @@ impl Link {
     }
 
     /// Waits for the roster.
-    pub async fn roster(&mut self, mut say: impl FnMut(u32, u32, &str)) -> Result<Columns, RendezvousError> {
+    ///
+    /// The leader ends the meeting and tells all; its own limit may be a little later than ours.
+    pub async fn roster(
+        &mut self,
+        wait: Wait,
+        mut say: impl FnMut(Progress),
+    ) -> Result<Columns, RendezvousError> {
+        let until = wait.end() + LAST_WORD;
+        let mut last = (1, self.world, "the leader has not told".to_owned());
+        let mut next_word = clock::now() + SILENCE;
         loop {
-            match self.receive().await? {
+            let now = clock::now();
+            if now >= until {
+                let (come, world, missing) = last;
+                return Err(RendezvousError::Missing {
+                    waited: wait.waited().as_secs(),
+                    come,
+                    world,
+                    missing,
+                });
+            }
+            let Some(heard) = clock::timeout(next_word.min(until) - now, self.receive()).await else {
+                let silent = clock::now().saturating_duration_since(self.heard.get());
+                if silent >= SILENCE {
+                    let leader = self.contact.clone();
+                    say(Progress::LeaderSilent {
+                        leader,
+                        silent,
+                        waited: wait.waited(),
+                        limit: wait.limit(),
+                    });
+                }
+                next_word = clock::now() + SILENCE;
+                continue;
+            };
+            match heard? {
                 ToMember::Roster(columns) => return Ok(columns),
-                ToMember::Waiting { come, world, missing } => say(come, world, &missing),
-                ToMember::Goodbye { summary, .. } => {
-                    return Err(RendezvousError::Refused { why: summary.join("; ") });
+                ToMember::Waiting { come, world, missing } => {
+                    last = (come, world, missing.clone());
+                    let (waited, limit) = (wait.waited(), wait.limit());
+                    say(Progress::Waiting { come, world, missing, waited, limit });
+                }
+                ToMember::Goodbye { code, summary } => {
+                    return Err(RendezvousError::Dismissed { code, summary: summary.join("; ") });
                 }
                 ToMember::Refused { why } => return Err(RendezvousError::Refused { why }),
                 _ => {}
             }
+            next_word = clock::now() + SILENCE;
         }
     }
 }

@@ -4,6 +4,11 @@ use super::RendezvousError;
 use std::fmt;
 use std::path::Path;
 
+/// The fewest bytes of a secret that nobody can guess.
+const SHORTEST: usize = 32;
+/// What the bytes of a key file are used for; the same file elsewhere gives another key.
+const CONTEXT: &str = "rallypoint 2026 key file of a job";
+
 /// A secret that proves membership. Printed only as `Key(...)`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; 32]);
@@ -20,9 +25,10 @@ impl Key {
         random_bytes().map(Key)
     }
 
-    /// Reads `RALLYPOINT_KEY_FILE`: 64 hexadecimal digits, or any secret of at least 16 bytes.
+    /// Reads `RALLYPOINT_KEY_FILE`: 64 hexadecimal digits, or any secret of at least 32 bytes.
     ///
-    /// A file that others may read is refused: whoever knows the key may join the job.
+    /// A file that others may read is refused: whoever knows the key may join the job. So is a short secret: one who
+    /// makes a member connect to it could try pass phrases against the member's proof.
     pub fn from_file(path: &Path) -> Result<Key, RendezvousError> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let bad = |reason: String| RendezvousError::KeyFile { path: path.to_owned(), reason };
@@ -38,13 +44,23 @@ impl Key {
         }
         let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
         let text = bytes.trim_ascii();
-        if let Some(key) = std::str::from_utf8(text).ok().and_then(Key::from_hex) {
-            return Ok(key);
-        }
-        if text.len() < 16 {
-            return Err(bad("a key has at least 16 bytes".to_owned()));
-        }
-        Ok(Key(*blake3::hash(text).as_bytes()))
+        Key::of_secret(text).ok_or_else(|| {
+            bad(format!(
+                "it has {} bytes, and a key has at least {SHORTEST} or 64 hexadecimal digits (earlier versions took 16): all members need a new one",
+                text.len()
+            ))
+        })
+    }
+
+    /// `None` if the secret is too short.
+    fn of_secret(secret: &[u8]) -> Option<Key> {
+        let digits = std::str::from_utf8(secret).ok().and_then(Key::from_hex);
+        let secret = match &digits {
+            Some(Key(bytes)) => bytes,
+            None if secret.len() < SHORTEST => return None,
+            None => secret,
+        };
+        Some(Key(blake3::derive_key(CONTEXT, secret)))
     }
 
     pub(super) fn from_hex(text: &str) -> Option<Key> {
@@ -81,4 +97,39 @@ pub(super) fn random_bytes() -> Result<[u8; 32], RendezvousError> {
             .map_err(|error| RendezvousError::Io(error.into()))?;
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_long_and_derived() {
+        let digits = "0123456789abcdef".repeat(4);
+        let phrase = "correct horse battery staple, and more";
+        for secret in [digits.as_str(), phrase] {
+            let key = Key::of_secret(secret.as_bytes()).unwrap();
+            assert_ne!(key.to_hex(), secret);
+            assert_ne!(key.to_hex(), blake3::hash(secret.as_bytes()).to_hex().to_string(), "a plain hash");
+        }
+        let upper = digits.to_uppercase();
+        assert_eq!(Key::of_secret(digits.as_bytes()), Key::of_secret(upper.as_bytes()));
+        assert_eq!(Key::of_secret(&[7; 31]), None);
+        assert!(Key::of_secret(&[7; 32]).is_some());
+    }
+
+    #[test]
+    fn a_key_file_of_an_earlier_version_says_what_to_do() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = std::env::temp_dir().join(format!("rallypoint-key-{}", std::process::id()));
+        _ = std::fs::remove_file(&path);
+        let mut options = std::fs::File::options();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, b"sixteen bytes ok\n").unwrap();
+        let text = Key::from_file(&path).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        for words in ["it has 16 bytes", "at least 32", "all members need a new one", "hint: make one with"] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
 }

@@ -3,8 +3,8 @@
 //! `srun` hands its own standard input on to all tasks, so a line written to it reaches every one of them
 //! and nobody else: no command line, no variable, no file has the key.
 
-use super::{Contact, RendezvousError, WayToMeet};
-use crate::descriptor;
+use super::{Contact, KnownLeader, RendezvousError};
+use crate::process;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Launched {
             if left.is_zero() {
                 return Err(bad(format!("nothing came within {} s", limit.as_secs())));
             }
-            if !descriptor::is_readable_within(&stdin, left.min(Duration::from_secs(1)))? {
+            if !process::is_readable_within(&stdin, left.min(Duration::from_secs(1)))? {
                 continue;
             }
             match stdin.lock().read(&mut byte)? {
@@ -66,27 +66,28 @@ fn bad(reason: String) -> RendezvousError {
     RendezvousError::Launched { reason }
 }
 
-impl WayToMeet for Launched {
+impl KnownLeader for Launched {
     fn name(&self) -> String {
         format!("the launcher, pid {} on {}", self.contact.pid, self.contact.host)
+    }
+
+    fn leads(&self) -> bool {
+        false
+    }
+
+    fn awaited(&self) -> String {
+        "the launcher".to_owned()
     }
 
     fn look(&mut self) -> Result<Option<Contact>, RendezvousError> {
         Ok(Some(self.contact.clone()))
     }
 
-    fn may_lead(&self) -> bool {
+    fn publish(&mut self, _: &Contact) -> Result<(), RendezvousError> {
+        Err(RendezvousError::Unreachable { reason: "the launcher alone leads".to_owned() })
+    }
+
+    fn may_block(&self) -> bool {
         false
     }
-
-    fn claim(&mut self, _: &Contact) -> Result<bool, RendezvousError> {
-        Ok(false)
-    }
-
-    fn replace(&mut self, gone: &Contact, _: &Contact) -> Result<bool, RendezvousError> {
-        let reason = format!("the launcher (pid {} on {}) is gone, and it alone leads", gone.pid, gone.host);
-        Err(RendezvousError::Unreachable { reason })
-    }
-
-    fn retract(&mut self) {}
 }

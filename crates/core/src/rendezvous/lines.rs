@@ -3,17 +3,21 @@
 use super::Key;
 use super::join::HEARTBEAT;
 use super::message::{Offer, ToLeader, ToMember};
-use super::wire::{self, WireError};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
-use std::cell::Cell;
+use super::strangers::Strangers;
+use super::wire::{self, WireError, Writer};
+use crate::clock;
+use crate::network::{Sharing, bind_everywhere};
+use crate::trace::OrLog;
+use rustix::net::{SocketFlags, listen};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::AbortHandle;
 
 /// Connections that may be about to prove themselves, beside one for each member.
@@ -37,19 +41,29 @@ pub enum Incoming {
         connection: u64,
         why: String,
     },
-    /// Somebody who does not belong here.
-    Stranger {
-        peer: String,
-        why: String,
+    /// What there is to say of those who do not belong here: a line for one, or the counts of many.
+    Strangers {
+        line: String,
     },
 }
+
+/// Words that may wait for a line.
+const QUEUE: usize = 64;
+/// Of these, what is kept for words that must arrive: a stop is never late because of who is missing.
+const RESERVED: usize = 32;
+/// A line that takes longer to take a word is cut.
+const WRITE_LIMIT: Duration = HEARTBEAT.saturating_mul(3);
 
 /// A proved agent's line.
 #[derive(Debug, Clone)]
 pub struct Remote {
     pub connection: u64,
     pub peer: String,
+    /// Our own address by which it came.
+    pub(super) local: IpAddr,
     sender: mpsc::Sender<Outgoing>,
+    /// Ends the line; why.
+    cut: mpsc::Sender<&'static str>,
 }
 
 #[derive(Debug)]
@@ -60,46 +74,46 @@ enum Outgoing {
 }
 
 impl Remote {
-    /// Says something without waiting; a line whose queue is full is as good as gone.
+    /// Says something without waiting. What must arrive arrives, or the line is cut and reported as gone.
     pub fn send(&self, message: ToMember) {
-        _ = self.sender.try_send(Outgoing::Message(message));
+        let must_arrive = message.must_arrive();
+        self.queue(Outgoing::Message(message), must_arrive);
     }
 
-    /// The same for what is encoded already.
+    /// The same for what is encoded already, and must arrive.
     pub(super) fn send_encoded(&self, message: Arc<[u8]>) {
-        _ = self.sender.try_send(Outgoing::Encoded(message));
+        self.queue(Outgoing::Encoded(message), true);
+    }
+
+    fn queue(&self, message: Outgoing, must_arrive: bool) {
+        if !must_arrive && self.sender.capacity() <= RESERVED {
+            return;
+        }
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(message) {
+            _ = self.cut.try_send("it does not read what it is told");
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn unconnected(connection: u64) -> Remote {
+        let (sender, cut) = (mpsc::channel(1).0, mpsc::channel(1).0);
+        Remote { connection, peer: String::new(), local: Ipv4Addr::LOCALHOST.into(), sender, cut }
     }
 }
 
-/// One descriptor a member: up to what the system allows at all.
+/// One descriptor per member: up to what the system allows at all.
 fn allow_many_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).or_log("the limit of open files stays");
 }
 
 /// All addresses of the machine, with a long queue.
 pub(super) fn listen_on(port: u16) -> std::io::Result<TcpListener> {
     allow_many_descriptors();
-    let open = |family: AddressFamily, address: SocketAddr| -> std::io::Result<OwnedFd> {
-        let socket =
-            socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-        if family == AddressFamily::INET6 {
-            sockopt::set_ipv6_v6only(&socket, false)?;
-        }
-        if port != 0 {
-            sockopt::set_socket_reuseaddr(&socket, true)?;
-        }
-        bind(&socket, &address)?;
-        listen(&socket, BACKLOG)?;
-        Ok(socket)
-    };
-    let v6 = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
-    let v4 = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
-    let socket = match open(AddressFamily::INET6, v6) {
-        Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => open(AddressFamily::INET, v4)?,
-        other => other?,
-    };
+    let sharing = if port == 0 { Sharing::Alone } else { Sharing::ReuseAddr };
+    let socket = bind_everywhere(port, sharing, SocketFlags::NONBLOCK)?;
+    listen(&socket, BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
@@ -108,13 +122,15 @@ pub(super) fn listen_on(port: u16) -> std::io::Result<TcpListener> {
 pub(super) async fn accept_all(listener: TcpListener, key: Key, world: u32, sender: mpsc::Sender<Incoming>) {
     let most = MOST_STRANGERS + world as usize;
     let key = Rc::new(key);
+    let strangers = TurnedAway::new(sender.clone());
     let mut unproved: VecDeque<(Rc<Cell<bool>>, String, AbortHandle)> = VecDeque::new();
     for connection in 0.. {
         if sender.is_closed() {
             return;
         }
         let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
+            // A socket for both families says ::ffff:10.0.0.1 for 10.0.0.1.
+            Ok((stream, peer)) => (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port())),
             // Out of descriptors, most likely: give the others time to end.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -127,25 +143,74 @@ pub(super) async fn accept_all(listener: TcpListener, key: Key, world: u32, send
         {
             task.abort();
             let why = format!("{most} connections have not proved themselves yet; the oldest is closed");
-            _ = sender.try_send(Incoming::Stranger { peer, why });
+            strangers.add(&peer, &why);
         }
         let proved = Rc::new(Cell::new(false));
-        let serve = serve(connection, stream, peer, key.clone(), sender.clone(), proved.clone());
+        let line = Line { connection, stream, peer, proved: proved.clone() };
+        let serve = serve(line, key.clone(), sender.clone(), strangers.clone());
         let task = tokio::task::spawn_local(serve);
         unproved.push_back((proved, peer.to_string(), task.abort_handle()));
     }
 }
 
-/// One connection, from its first byte to its last.
-async fn serve(
+/// Strangers of one leader, and who hears of them.
+#[derive(Clone)]
+struct TurnedAway {
+    strangers: Rc<RefCell<Strangers>>,
+    wake: Rc<Notify>,
+    sender: mpsc::Sender<Incoming>,
+}
+
+impl TurnedAway {
+    fn new(sender: mpsc::Sender<Incoming>) -> TurnedAway {
+        let new = TurnedAway { strangers: Rc::default(), wake: Rc::default(), sender };
+        tokio::task::spawn_local(new.clone().summarise());
+        new
+    }
+
+    fn add(&self, peer: &str, why: &str) {
+        let line = self.strangers.borrow_mut().turned_away(peer, why, clock::now());
+        self.say(line);
+        self.wake.notify_one();
+    }
+
+    /// Nobody waits for a line about strangers.
+    fn say(&self, line: Option<String>) {
+        if let Some(line) = line {
+            _ = self.sender.try_send(Incoming::Strangers { line });
+        }
+    }
+
+    async fn summarise(self) {
+        loop {
+            let due = self.strangers.borrow().due();
+            match due {
+                None => self.wake.notified().await,
+                Some(due) => {
+                    clock::sleep_until(due).await;
+                    let line = self.strangers.borrow_mut().summary(clock::now());
+                    self.say(line);
+                }
+            }
+        }
+    }
+}
+
+/// A connection that was taken.
+struct Line {
     connection: u64,
     stream: TcpStream,
     peer: SocketAddr,
-    key: Rc<Key>,
-    sender: mpsc::Sender<Incoming>,
-    is_proved: Rc<Cell<bool>>,
-) {
+    /// It has proved itself, or was turned away.
+    proved: Rc<Cell<bool>>,
+}
+
+/// One connection, from its first byte to its last.
+async fn serve(line: Line, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strangers: TurnedAway) {
+    let Line { connection, stream, peer, proved: is_proved } = line;
     let peer = peer.to_string();
+    let local =
+        stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip().to_canonical());
     let proved = async {
         let (mut reader, writer) = wire::accept(stream, &key).await?;
         let first = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
@@ -158,42 +223,126 @@ async fn serve(
     }
     .await;
     is_proved.set(true);
-    let (mut reader, mut writer, offer) = match proved {
+    let (mut reader, writer, offer) = match proved {
         Ok(proved) => proved,
         Err(error) => {
-            _ = sender.send(Incoming::Stranger { peer, why: error.to_string() }).await;
+            strangers.add(&peer, &error.to_string());
             return;
         }
     };
-    let (to_writer, mut outgoing) = mpsc::channel::<Outgoing>(64);
-    tokio::task::spawn_local(async move {
-        loop {
-            let written = match tokio::time::timeout(HEARTBEAT, outgoing.recv()).await {
-                Ok(None) => return,
-                Ok(Some(Outgoing::Message(message))) => writer.write(&message).await,
-                Ok(Some(Outgoing::Encoded(content))) => writer.write_encoded(&content).await,
-                Err(_) => writer.write(&ToMember::Alive).await,
-            };
-            if written.is_err() {
-                return;
-            }
-        }
-    });
-    let remote = Remote { connection, peer, sender: to_writer };
+    let (to_writer, outgoing) = mpsc::channel::<Outgoing>(QUEUE);
+    let (cut, mut is_cut) = mpsc::channel(1);
+    let writer = tokio::task::spawn_local(write_all(writer, outgoing, cut.clone()));
+    let remote = Remote { connection, peer, local, sender: to_writer, cut };
     if sender.send(Incoming::Offer { offer: Box::new(offer), remote }).await.is_err() {
         return;
     }
     let why = loop {
-        match tokio::time::timeout(HEARTBEAT * 3, reader.read::<ToLeader>()).await {
-            Ok(Ok(ToLeader::Alive)) => {}
-            Ok(Ok(message)) => {
+        let heard = tokio::select! {
+            heard = clock::timeout(HEARTBEAT * 3, reader.read::<ToLeader>()) => heard,
+            Some(why) = is_cut.recv() => break why.to_owned(),
+        };
+        match heard {
+            Some(Ok(ToLeader::Alive)) => {}
+            Some(Ok(message)) => {
                 if sender.send(Incoming::Message { connection, message }).await.is_err() {
                     return;
                 }
             }
-            Ok(Err(error)) => break error.to_string(),
-            Err(_) => break format!("nothing was heard of it for {} s", (HEARTBEAT * 3).as_secs()),
+            Some(Err(error)) => break error.to_string(),
+            None => break format!("nothing was heard of it for {} s", (HEARTBEAT * 3).as_secs()),
         }
     };
+    // Both halves are closed, or it would go on hearing a leader that has given it up.
+    writer.abort();
+    drop(reader);
     _ = sender.send(Incoming::Gone { connection, why }).await;
+}
+
+/// Writes what is said on a line, and that we are alive where there is nothing.
+async fn write_all(
+    mut writer: Writer,
+    mut outgoing: mpsc::Receiver<Outgoing>,
+    cut: mpsc::Sender<&'static str>,
+) {
+    loop {
+        let next = tokio::time::timeout(HEARTBEAT, outgoing.recv()).await;
+        let written = clock::timeout(WRITE_LIMIT, async {
+            match next {
+                Ok(None) => None,
+                Ok(Some(Outgoing::Message(message))) => Some(writer.write(&message).await),
+                Ok(Some(Outgoing::Encoded(content))) => Some(writer.write_encoded(&content).await),
+                Err(_) => Some(writer.write(&ToMember::Alive).await),
+            }
+        });
+        match written.await {
+            Some(Some(Ok(()))) => {}
+            // The reading side tells why, if the line is gone.
+            Some(None | Some(Err(_))) => return,
+            None => {
+                _ = cut.try_send("it does not read what it is told");
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> (Remote, mpsc::Receiver<Outgoing>, mpsc::Receiver<&'static str>) {
+        let (sender, outgoing) = mpsc::channel(QUEUE);
+        let (cut, is_cut) = mpsc::channel(1);
+        (Remote { sender, cut, ..Remote::unconnected(1) }, outgoing, is_cut)
+    }
+
+    #[test]
+    fn a_stop_arrives_or_the_line_is_cut() {
+        let (remote, mut outgoing, mut is_cut) = line();
+        for come in 0..1000 {
+            remote.send(ToMember::Waiting { come, world: 1000, missing: String::new() });
+        }
+        remote.send(ToMember::Kill);
+        assert!(is_cut.try_recv().is_err(), "there is room for what must arrive");
+        let heard: Vec<Outgoing> = std::iter::from_fn(|| outgoing.try_recv().ok()).collect();
+        assert!(matches!(heard.last(), Some(Outgoing::Message(ToMember::Kill))), "{heard:?}");
+        assert!(heard.len() <= QUEUE);
+        for _ in 0..=QUEUE {
+            remote.send(ToMember::Stop { grace_ms: 0 });
+        }
+        assert_eq!(is_cut.try_recv(), Ok("it does not read what it is told"));
+    }
+
+    /// It goes on saying that it is alive, and takes nothing: its queue may not grow for ever.
+    #[test]
+    fn a_member_that_never_reads_is_reported_as_gone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let key = Key::random().unwrap();
+            let listener = listen_on(0).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let (sender, mut incoming) = mpsc::channel(16);
+            tokio::task::spawn_local(accept_all(listener, key.clone(), 1, sender));
+            let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (_reader, mut writer) = wire::join(stream, &key).await.unwrap();
+            writer.write(&ToLeader::Offer(Offer::for_tests(0))).await.unwrap();
+            let Some(Incoming::Offer { remote, .. }) = incoming.recv().await else { panic!("no offer") };
+            let gone = async {
+                loop {
+                    for _ in 0..8 {
+                        let summary = vec!["x".repeat(10_000)];
+                        remote.send(ToMember::Goodbye { code: 0, summary });
+                    }
+                    tokio::select! {
+                        gone = incoming.recv() => break gone,
+                        () = tokio::time::sleep(Duration::from_millis(1)) => {}
+                    }
+                }
+            };
+            let gone = tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+            let Some(Incoming::Gone { why, .. }) = gone else { panic!("{gone:?}") };
+            assert_eq!(why, "it does not read what it is told");
+        });
+    }
 }

@@ -1,12 +1,13 @@
 //! What agents say to each other, as JSON in authenticated frames.
 
 use crate::hostlist::{FoldError, HostList, Order};
-use crate::outcome::End;
+use crate::outcome::Ended;
 use crate::roster::Endpoint;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// The protocol's version; agents of different ones do not meet.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,11 +22,24 @@ pub enum ToLeader {
         served: bool,
     },
     Listening,
+    /// The member has written something, now or in the last few seconds.
+    Wrote,
     /// The member's process ended.
     Ended(Ended),
+    /// Bytes of the member's output are lost.
+    OutputLost {
+        path: String,
+        bytes: u64,
+        why: String,
+    },
     /// A signal came to this agent.
     Interrupted {
         signal: i32,
+    },
+    /// This agent has failed before its member could start; its exit code, and why.
+    Failed {
+        code: u8,
+        why: String,
     },
     Alive,
 }
@@ -55,6 +69,8 @@ pub enum ToMember {
     Roster(Columns),
     /// Start the member again.
     Restart,
+    /// The member has finished: keep its address alive for the others.
+    StandIn,
     Stop {
         grace_ms: u64,
     },
@@ -69,6 +85,13 @@ pub enum ToMember {
         code: u8,
         summary: Vec<String>,
     },
+}
+
+impl ToMember {
+    /// Whether it may not be left out where a line is slow: the next word of the others says as much.
+    pub(super) fn must_arrive(&self) -> bool {
+        !matches!(self, ToMember::Waiting { .. } | ToMember::Alive)
+    }
 }
 
 /// One agent's offer.
@@ -94,16 +117,34 @@ pub struct Offer {
     pub pid: u32,
 }
 
-/// How a member's process ended, with what may explain it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
-    pub end: End,
-    pub seconds: f64,
-    pub peak_kib: u64,
-    /// Its last lines on stderr.
-    pub tail: Vec<String>,
-    /// What it wrote to `RALLYPOINT_ERROR_FILE`.
-    pub reason: Option<String>,
+#[cfg(test)]
+impl Offer {
+    /// Of a machine of its own.
+    pub(super) fn for_tests(rank: u32) -> Offer {
+        Offer {
+            version: VERSION,
+            rank: Some(rank),
+            job: None,
+            attempt: 0,
+            runs: 0,
+            roles: String::new(),
+            host: format!("n{rank}"),
+            machine: format!("machine {rank}"),
+            addresses: vec![format!("10.0.0.{}", rank + 1)],
+            chosen: false,
+            port: 7000,
+            pid: 1,
+        }
+    }
+}
+
+/// Where a member is, as all are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    pub host: String,
+    /// The machine's number: hosts of one name may be several machines.
+    pub machine: u32,
+    pub endpoint: Endpoint,
 }
 
 /// The roster as columns, folded: a few bytes a member.
@@ -120,6 +161,9 @@ pub struct Columns {
     pub addresses: String,
     /// How many ranks each run has.
     pub counts: Vec<u32>,
+    /// The machine's number for each run, where the names of the hosts do not tell machines apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machines: Option<Vec<u32>>,
     /// Four hexadecimal digits a rank.
     pub ports: String,
 }
@@ -128,32 +172,36 @@ pub struct Columns {
 pub type CannotFold = FoldError;
 
 impl Columns {
-    pub fn of(attempt: u32, members: &[(String, Endpoint)]) -> Result<Columns, CannotFold> {
-        let mut runs: Vec<(&str, &str)> = Vec::new();
+    pub fn of(attempt: u32, members: &[Seat]) -> Result<Columns, CannotFold> {
+        let mut runs: Vec<(&str, &str, u32)> = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
         let mut ports = String::with_capacity(members.len() * 4);
-        for (host, Endpoint { address, port }) in members {
+        for Seat { host, machine, endpoint: Endpoint { address, port } } in members {
+            let run = (host.as_str(), address.as_str(), *machine);
             match (runs.last(), counts.last_mut()) {
-                (Some(run), Some(count)) if *run == (host.as_str(), address.as_str()) => *count += 1,
+                (Some(last), Some(count)) if *last == run => *count += 1,
                 _ => {
-                    runs.push((host, address));
+                    runs.push(run);
                     counts.push(1);
                 }
             }
             ports.push_str(&format!("{port:04x}"));
         }
+        let machines: Vec<u32> = runs.iter().map(|(.., machine)| *machine).collect();
+        let by_name = by_name(runs.iter().map(|(host, ..)| *host));
         Ok(Columns {
             attempt,
             deadline: None,
-            hosts: HostList::fold(runs.iter().map(|(host, _)| host), Order::Kept)?.to_string(),
-            addresses: HostList::fold(runs.iter().map(|(_, address)| address), Order::Kept)?.to_string(),
+            hosts: HostList::fold(runs.iter().map(|(host, ..)| host), Order::Kept)?.to_string(),
+            addresses: HostList::fold(runs.iter().map(|(_, address, _)| address), Order::Kept)?.to_string(),
             counts,
+            machines: Some(machines).filter(|machines| *machines != by_name),
             ports,
         })
     }
 
-    /// A host and an endpoint a rank; `None` if the columns do not fit each other or the world.
-    pub fn members(&self, world: u32) -> Option<Vec<(String, Endpoint)>> {
+    /// Where each rank is; `None` if the columns do not fit each other or the world.
+    pub fn members(&self, world: u32) -> Option<Vec<Seat>> {
         let hosts: HostList = self.hosts.parse().ok()?;
         let addresses: HostList = self.addresses.parse().ok()?;
         let total: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
@@ -162,17 +210,37 @@ impl Columns {
         if total != u64::from(world) || hosts.count() != runs || addresses.count() != runs || !ports_fit {
             return None;
         }
+        let hosts: Vec<String> = hosts.names().collect();
+        let machines = match &self.machines {
+            Some(machines) if machines.len() != hosts.len() => return None,
+            Some(machines) => machines.clone(),
+            None => by_name(hosts.iter().map(String::as_str)),
+        };
         let mut ports = self.ports.as_bytes().chunks(4).map(|digits| {
             std::str::from_utf8(digits).ok().and_then(|digits| u16::from_str_radix(digits, 16).ok())
         });
         let mut members = Vec::with_capacity(world as usize);
-        for ((host, address), count) in hosts.names().zip(addresses.names()).zip(&self.counts) {
+        for (((host, machine), address), count) in
+            hosts.into_iter().zip(machines).zip(addresses.names()).zip(&self.counts)
+        {
             for _ in 0..*count {
-                members.push((host.clone(), Endpoint { address: address.clone(), port: ports.next()?? }));
+                let endpoint = Endpoint { address: address.clone(), port: ports.next()?? };
+                members.push(Seat { host: host.clone(), machine, endpoint });
             }
         }
         Some(members)
     }
+}
+
+/// Numbers in order of appearance: what a machine's number is where each has a name of its own.
+fn by_name<'a>(hosts: impl Iterator<Item = &'a str>) -> Vec<u32> {
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    hosts
+        .map(|host| {
+            let next = numbers.len() as u32;
+            *numbers.entry(host).or_insert(next)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -181,10 +249,11 @@ mod tests {
 
     #[test]
     fn columns_are_small_and_come_back() {
-        let members: Vec<(String, Endpoint)> = (0..1000u16)
+        let members: Vec<Seat> = (0..1000u16)
             .map(|i| {
                 let host = format!("n{}", i / 8);
-                (host.clone(), Endpoint { address: host, port: 40000 + i })
+                let endpoint = Endpoint { address: host.clone(), port: 40000 + i };
+                Seat { host, machine: u32::from(i / 8), endpoint }
             })
             .collect();
         let columns = Columns::of(0, &members).unwrap();
@@ -198,10 +267,20 @@ mod tests {
             Columns { hosts: "n[1-".to_owned(), ..columns.clone() },
             Columns { addresses: "n1".to_owned(), ..columns.clone() },
             Columns { counts: vec![u32::MAX; 125], ..columns.clone() },
+            Columns { machines: Some(vec![0; 124]), ..columns.clone() },
         ] {
             assert_eq!(bad.members(1000), None);
         }
-        let odd = [("a,b".to_owned(), Endpoint { address: "x".to_owned(), port: 1 })];
-        assert!(Columns::of(0, &odd).is_err());
+        let seat = |host: &str, machine| Seat {
+            host: host.to_owned(),
+            machine,
+            endpoint: Endpoint { address: "x".to_owned(), port: 1 },
+        };
+        assert!(Columns::of(0, &[seat("a,b", 0)]).is_err());
+        // Three containers on two machines, all of one name.
+        let namesakes = [seat("localhost", 0), seat("localhost", 1), seat("localhost", 0)];
+        let columns = Columns::of(0, &namesakes).unwrap();
+        assert_eq!(columns.machines, Some(vec![0, 1, 0]));
+        assert_eq!(columns.members(3).unwrap(), namesakes);
     }
 }

@@ -6,27 +6,36 @@
 //! or reflected.
 //!
 //! ```text
-//! joiner -> leader   "RALLYPT1" nonce(32)
-//! leader -> joiner   nonce(32) mac(32)
+//! joiner -> leader   "RALLYPT2" nonce(32)
+//! leader -> joiner   "RALLYPT2" nonce(32)
 //! joiner -> leader   mac(32)
-//! leader -> joiner   1 (welcome) or 0 (wrong key)
+//! leader -> joiner   1 mac(32) (welcome) or 0 (wrong key)
 //! then both ways     length(4) mac(32) content
 //! ```
+//!
+//! The joiner proves first: whoever connects to a leader without the key gets random numbers and a no.
 
 use super::RendezvousError;
 use super::key::{Key, random_bytes};
+use crate::trace::OrLog;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-const MAGIC: &[u8; 8] = b"RALLYPT1";
+const MAGIC: &[u8; 8] = b"RALLYPT2";
+/// What the magic of every version begins with.
+const ANY_VERSION: &[u8] = b"RALLYPT";
 
 /// A peer that does not speak within this is a stranger.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// An address that does not take a connection within this is not reachable.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// The largest message to a leader: an offer, or the last words of a program.
 pub(super) const MAX_TO_LEADER: usize = 256 << 10;
@@ -45,6 +54,8 @@ pub(super) enum Direction {
 pub enum WireError {
     #[error("it did not say what a rallypoint says")]
     NotRallypoint,
+    #[error("it is a rallypoint of another version; hint: use the same one everywhere")]
+    OtherVersion,
     #[error("it has another key")]
     WrongKey,
     #[error("it said nothing for {} s", .0.as_secs())]
@@ -91,28 +102,50 @@ pub struct Writer<W = OwnedWriteHalf> {
     next: u64,
 }
 
-/// The leader's side: proves the key to whoever connects, and wants it proved.
+/// The greeting of either side: the magic, and a fresh random number.
+fn greeting() -> Result<([u8; 40], [u8; 32]), WireError> {
+    let nonce = random_bytes().map_err(|error| WireError::Broken(std::io::Error::other(error)))?;
+    let mut greeting = [0; 40];
+    greeting[..8].copy_from_slice(MAGIC);
+    greeting[8..].copy_from_slice(&nonce);
+    Ok((greeting, nonce))
+}
+
+/// The other side's random number.
+async fn read_greeting(reader: &mut OwnedReadHalf) -> Result<[u8; 32], WireError> {
+    let mut magic = [0; 8];
+    reader.read_exact(&mut magic).await?;
+    match &magic {
+        MAGIC => {}
+        other if other.starts_with(ANY_VERSION) => return Err(WireError::OtherVersion),
+        _ => return Err(WireError::NotRallypoint),
+    }
+    let mut nonce = [0; 32];
+    reader.read_exact(&mut nonce).await?;
+    Ok(nonce)
+}
+
+/// The leader's side: wants the key proved before it proves it.
 pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writer), WireError> {
-    _ = stream.set_nodelay(true);
+    stream.set_nodelay(true).or_log("small messages may be late");
     let (mut reader, mut writer) = stream.into_split();
     let session = timeout(HANDSHAKE_LIMIT, async {
-        let mut hello = [0; 40];
-        reader.read_exact(&mut hello).await.map_err(|_| WireError::NotRallypoint)?;
-        let (magic, theirs) = hello.split_at(8);
-        if magic != MAGIC {
-            return Err(WireError::NotRallypoint);
-        }
-        let ours = random_bytes().map_err(|error| WireError::Broken(std::io::Error::other(error)))?;
-        let proof = key.mac(b"leader", &[theirs, &ours]);
-        writer.write_all(&[ours.as_slice(), proof.as_bytes()].concat()).await?;
-        let mut answer = [0; 32];
-        reader.read_exact(&mut answer).await?;
-        if key.mac(b"joiner", &[&ours, theirs]) != answer {
+        let theirs = read_greeting(&mut reader).await.map_err(|error| match error {
+            WireError::Closed => WireError::NotRallypoint,
+            other => other,
+        })?;
+        let (greeting, ours) = greeting()?;
+        writer.write_all(&greeting).await?;
+        let mut proof = [0; 32];
+        reader.read_exact(&mut proof).await?;
+        if key.mac(b"joiner", &[&ours, &theirs]) != proof {
             _ = writer.write_all(&[0]).await;
             return Err(WireError::WrongKey);
         }
-        writer.write_all(&[1]).await?;
-        Ok(key.derive(&[theirs, &ours]))
+        let mut welcome = [1; 33];
+        welcome[1..].copy_from_slice(key.mac(b"leader", &[&theirs, &ours]).as_bytes());
+        writer.write_all(&welcome).await?;
+        Ok(key.derive(&[&theirs, &ours]))
     })
     .await
     .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
@@ -127,25 +160,23 @@ pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writ
     Ok((reader, writer))
 }
 
-/// The joiner's side.
+/// The joiner's side: proves first.
 pub(super) async fn join(stream: TcpStream, key: &Key) -> Result<(Reader, Writer), WireError> {
-    _ = stream.set_nodelay(true);
+    stream.set_nodelay(true).or_log("small messages may be late");
     let (mut reader, mut writer) = stream.into_split();
     let session = timeout(HANDSHAKE_LIMIT, async {
-        let ours = random_bytes().map_err(|error| WireError::Broken(std::io::Error::other(error)))?;
-        writer.write_all(&[MAGIC.as_slice(), &ours].concat()).await?;
-        let mut answer = [0; 64];
-        reader.read_exact(&mut answer).await?;
-        let (theirs, proof) = answer.split_at(32);
-        let mut expected = [0; 32];
-        expected.copy_from_slice(proof);
-        if key.mac(b"leader", &[&ours, theirs]) != expected {
+        let (greeting, ours) = greeting()?;
+        writer.write_all(&greeting).await?;
+        let theirs = read_greeting(&mut reader).await?;
+        writer.write_all(key.mac(b"joiner", &[&theirs, &ours]).as_bytes()).await?;
+        if reader.read_u8().await? != 1 {
             return Err(WireError::WrongKey);
         }
-        writer.write_all(key.mac(b"joiner", &[theirs, &ours]).as_bytes()).await?;
-        match reader.read_u8().await? {
-            1 => Ok(key.derive(&[&ours, theirs])),
-            _ => Err(WireError::WrongKey),
+        let mut proof = [0; 32];
+        reader.read_exact(&mut proof).await?;
+        match key.mac(b"leader", &[&ours, &theirs]) == proof {
+            true => Ok(key.derive(&[&ours, &theirs])),
+            false => Err(WireError::WrongKey),
         }
     })
     .await
@@ -213,17 +244,41 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     }
 }
 
-/// Tries a leader's addresses one after the other.
-pub(super) async fn connect(addresses: &[std::net::SocketAddr]) -> Result<TcpStream, RendezvousError> {
-    let mut last = None;
+/// Tries a leader's addresses one after the other, until one proves the key: at the others there may be somebody else.
+/// Also our own address by which it was reached.
+pub(super) async fn reach(
+    addresses: &[SocketAddr],
+    key: &Key,
+) -> Result<(IpAddr, Reader, Writer), RendezvousError> {
+    let mut worst = RendezvousError::Unreachable { reason: "it named no address".to_owned() };
     for address in addresses {
-        match timeout(Duration::from_secs(3), TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = Some(format!("{address}: {error}")),
-            Err(_) => last = Some(format!("{address}: no answer within 3 s")),
+        let unreachable =
+            |reason: String| RendezvousError::Unreachable { reason: format!("{address}: {reason}") };
+        let error = match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                let local = stream.local_addr()?.ip().to_canonical();
+                match join(stream, key).await {
+                    Ok((reader, writer)) => return Ok((local, reader, writer)),
+                    Err(error) => error.into(),
+                }
+            }
+            Ok(Err(error)) => unreachable(error.to_string()),
+            Err(_) => unreachable(format!("no answer within {} s", CONNECT_LIMIT.as_secs())),
+        };
+        if weight(&error) >= weight(&worst) {
+            worst = error;
         }
     }
-    Err(RendezvousError::Unreachable { reason: last.unwrap_or_else(|| "it named no address".to_owned()) })
+    Err(worst)
+}
+
+/// What tells most of several errors: one that takes connections and says nothing may be the leader, suspended.
+fn weight(error: &RendezvousError) -> u8 {
+    match error {
+        RendezvousError::Wire(WireError::Closed | WireError::Silent(_)) => 2,
+        RendezvousError::Wire(_) => 1,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -327,6 +382,83 @@ mod tests {
             let (leader, joiner) = shake(key, Key::random().unwrap()).await;
             assert_eq!(joiner, Err("it has another key".to_owned()));
             assert!(leader.is_err());
+        });
+    }
+
+    /// What a leader says to bytes, until it closes the connection.
+    async fn said_to(key: &Key, said: &[u8]) -> (Vec<u8>, String) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let leader = async { accept(stream, key).await.unwrap_err().to_string() };
+        let stranger = async {
+            stranger.write_all(said).await.unwrap();
+            let mut heard = Vec::new();
+            _ = stranger.read_to_end(&mut heard).await;
+            heard
+        };
+        let (why, heard) = tokio::join!(leader, stranger);
+        (heard, why)
+    }
+
+    /// Neither what a stranger hears nor its length depends on the key: there is nothing to guess against.
+    #[test]
+    fn who_has_not_proved_the_key_gets_nothing_that_depends_on_it() {
+        block_on(async {
+            let key = Key::random().unwrap();
+            let greeting = [MAGIC.as_slice(), &[7; 32]].concat();
+            let (heard, why) = said_to(&key, &[greeting.as_slice(), &[9; 32]].concat()).await;
+            assert_eq!((heard.len(), heard[40], why.as_str()), (41, 0, "it has another key"));
+            let ours = &heard[8..40];
+            // The leader's proof, sent back, is no joiner's.
+            assert_ne!(key.mac(b"leader", &[&[7; 32], ours]), key.mac(b"joiner", &[ours, &[7; 32]]));
+            let (heard, why) = said_to(&key, b"RALLYPT1 an earlier version, of 40 bytes").await;
+            assert!(heard.is_empty() && why.contains("another version"), "{why}");
+            let (heard, why) = said_to(&key, &[7; 40]).await;
+            assert!(heard.is_empty() && why == "it did not say what a rallypoint says", "{why}");
+        });
+    }
+
+    /// Somebody else at the first address, nobody at the second, the leader at the third.
+    #[test]
+    fn an_address_where_somebody_else_answers_does_not_stop_the_search() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let leader = tokio::net::TcpListener::bind("127.0.0.3:0").await.unwrap();
+            let port = leader.local_addr().unwrap().port();
+            let foreign = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+            let (key, other) = (Key::random().unwrap(), Key::random().unwrap());
+            let addresses: Vec<SocketAddr> = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+                .map(|ip| SocketAddr::new(ip.parse().unwrap(), port))
+                .into();
+            // A leader of another job, then one that hangs up, then one that speaks something else.
+            for way in 0..3 {
+                let foreign = async {
+                    let (mut stream, _) = foreign.accept().await.unwrap();
+                    match way {
+                        0 => _ = accept(stream, &other).await,
+                        1 => drop(stream),
+                        _ => {
+                            stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n").await.unwrap();
+                            _ = stream.read_to_end(&mut Vec::new()).await;
+                        }
+                    }
+                };
+                let leader = async {
+                    let (stream, _) = leader.accept().await.unwrap();
+                    accept(stream, &key).await.unwrap()
+                };
+                let all = async { tokio::join!(reach(&addresses, &key), foreign, leader).0 };
+                let reached = timeout(Duration::from_secs(30), all).await;
+                assert!(matches!(reached, Ok(Ok(_))), "{way}: {reached:?}");
+            }
+            drop(leader);
+            let foreign = async {
+                let (stream, _) = foreign.accept().await.unwrap();
+                accept(stream, &other).await.unwrap_err()
+            };
+            let (reached, _) = tokio::join!(reach(&addresses, &key), foreign);
+            assert_eq!(reached.unwrap_err().to_string(), "it has another key");
         });
     }
 }

@@ -1,10 +1,18 @@
 //! An allocation that does not exist yet: `--nodes 'n[01-04]' --tasks-per-node 4 --gpus-per-node 4`.
 
-use crate::allocation::{Allocation, Host, HostGpus, Place, Scheduler, Slot};
+use crate::allocation::{Allocation, Host, HostGpus, HostNames, Place, Slot, Source};
 use crate::devices::{Device, DeviceList};
 use crate::hostlist::{HostList, HostListError};
 use crate::roles::{MAX_MEMBERS, RoleRequest};
 use thiserror::Error;
+
+pub const SOURCE: Source = Source {
+    name: "none",
+    title: "no scheduler (hosts given by hand)",
+    heading: "Hosts given by hand",
+    hosts: HostNames::GivenByHand,
+    shares_output: false,
+};
 
 /// Hosts and counts given by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,10 +70,10 @@ pub fn allocation(hypothesis: &Hypothesis, roles: &RoleRequest) -> Result<Alloca
         }));
     }
     Ok(Allocation {
-        scheduler: Scheduler::Hypothetical,
+        scheduler: SOURCE,
         job: None,
         attempt: 0,
-        apart: None,
+        restarts: None,
         hosts,
         slots,
         me: None,

@@ -4,7 +4,7 @@
 //! takes seconds.
 
 use crate::environ::Environ;
-use crate::machine::{find_on_path, run_with_limit};
+use crate::process::{find_on_path, run_with_limit};
 use crate::variables as var;
 use std::ffi::OsString;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// The library with TensorFlow's C API: in wheels from 2.12 on, in the C library, in older wheels.
-const LIBRARIES: [&str; 5] = [
+pub(super) const LIBRARIES: [&str; 5] = [
     "libtensorflow_cc.so.2",
     "libtensorflow.so.2",
     "libtensorflow.so.1",
@@ -22,10 +22,13 @@ const LIBRARIES: [&str; 5] = [
     "python/_pywrap_tensorflow_internal.so",
 ];
 /// What it needs, and what has to be there for all to see before it.
-const FRAMEWORKS: [&str; 3] =
+pub(super) const FRAMEWORKS: [&str; 3] =
     ["libtensorflow_framework.so.2", "libtensorflow_framework.so.1", "libtensorflow_framework.so"];
 /// A Python that does not answer within this time hangs, as on a file system that is gone.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How it begins where there is none: a stand-in's last words are known by it.
+pub(crate) const NOT_FOUND: &str = "no TensorFlow was found";
 
 /// TensorFlow's libraries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct NotFound {
 
 impl fmt::Display for NotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no TensorFlow was found")?;
+        f.write_str(NOT_FOUND)?;
         for (place, why) in &self.looked {
             write!(f, "\n  {place}: {why}")?;
         }
@@ -235,7 +238,7 @@ fn system_folders(environ: &Environ) -> Vec<PathBuf> {
     listed.into_iter().flatten().chain(standard.into_iter().map(PathBuf::from)).collect()
 }
 
-fn libraries_in(folder: &Path, how: &str) -> Option<Found> {
+pub(super) fn libraries_in(folder: &Path, how: &str) -> Option<Found> {
     let folder = folder.canonicalize().ok()?;
     let there = |names: &[&str]| names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
     let library = there(&LIBRARIES)?;

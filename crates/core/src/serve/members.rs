@@ -33,14 +33,14 @@ pub enum ServedError {
     OtherFramework,
 }
 
-/// Looks whether these roles of a job can be served; `members` has a role a rank.
+/// Looks whether these roles of a job can be served; `members` has a role per rank.
 pub fn can_be_served(
     roles: &BTreeSet<Role>,
     members: &[Role],
     rules: &Rules,
-    framework: Framework,
+    framework: &dyn Framework,
 ) -> Result<(), ServedError> {
-    if framework != Framework::TensorFlow {
+    if !framework.has_servers() {
         return Err(ServedError::OtherFramework);
     }
     if roles.contains(&Role::Evaluator) {
@@ -74,6 +74,7 @@ pub fn can_be_served(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framework::tensorflow::TensorFlow;
     use crate::job::Until;
 
     #[test]
@@ -82,7 +83,7 @@ mod tests {
             let parse =
                 |text: &str| text.split(' ').map(|role| role.parse::<Role>().unwrap()).collect::<Vec<_>>();
             let rules = Rules { until, ..Rules::default() };
-            can_be_served(&parse(roles).into_iter().collect(), &parse(members), &rules, Framework::TensorFlow)
+            can_be_served(&parse(roles).into_iter().collect(), &parse(members), &rules, &TensorFlow)
                 .map_err(|error| error.to_string())
         };
         let auto = Until::Auto;
@@ -115,7 +116,12 @@ mod tests {
             let error = look(members, roles, until).unwrap_err();
             assert!(error.contains(says), "{members} / {roles}: {error}");
         }
-        let torch = can_be_served(&[Role::Ps].into(), &[Role::Ps], &Rules::default(), Framework::Torch);
+        let torch = can_be_served(
+            &[Role::Ps].into(),
+            &[Role::Ps],
+            &Rules::default(),
+            &crate::framework::torch::Torch,
+        );
         assert_eq!(torch, Err(ServedError::OtherFramework));
     }
 }

@@ -10,25 +10,25 @@
 //! | `options` | threads, devices and gRPC's settings, as the message and the variables that TensorFlow takes |
 //! | `config` | ConfigProto as text |
 //! | `find` | where TensorFlow is |
-//! | `port` | whether its port can be had, and who has it |
+//! | `mapped` | where the TensorFlow is that a running program has loaded |
 //! | `native` | the calls that have no safe form |
 //! | `members` | which members of a job are served |
 
 mod config;
 mod definition;
 pub mod find;
+pub(crate) mod mapped;
 pub mod members;
 mod native;
 mod options;
-mod port;
 
 pub use config::ConfigTextError;
 pub use definition::{Definition, DefinitionError};
 pub use native::{LoadError, Refused};
 pub use options::{Options, OptionsError};
-pub use port::Listener;
 
 use crate::environ::Environ;
+use crate::network::{self, Listener};
 use crate::ports;
 use crate::variables as var;
 use find::Found;
@@ -107,7 +107,9 @@ pub fn start(
         return Err(ServeError::Refused { version, member: definition.member(), refused, hint });
     }
     let until = Instant::now() + LISTENS_WITHIN;
-    while ports::listening_is_known() && !ports::listening().contains(&definition.port) {
+    while network::listening_is_known()
+        && !network::listening(Some(definition.port)).contains(&definition.port)
+    {
         if Instant::now() > until {
             return Err(ServeError::Silent { version, member: definition.member(), port: definition.port });
         }
@@ -122,10 +124,19 @@ pub fn leave(code: u8) -> ! {
     native::leave_now(code)
 }
 
+/// Why a server cannot have this port now, if it cannot.
+pub(crate) fn port_in_use(port: u16, reuse_port: bool) -> Option<String> {
+    let error = ports::can_be_shared(port, reuse_port).err()?;
+    Some(match network::listener(port) {
+        Some(who) => format!("port {port} is in use: {who} listens on it"),
+        None => format!("port {port} cannot be had: {error}"),
+    })
+}
+
 fn look_at_port(definition: &Definition, reuse_port: bool) -> Result<(), ServeError> {
-    let Err(source) = port::can_be_bound(definition.port, reuse_port) else { return Ok(()) };
+    let Err(source) = ports::can_be_shared(definition.port, reuse_port) else { return Ok(()) };
     let (port, member) = (definition.port, definition.member());
-    Err(match port::listener(port) {
+    Err(match network::listener(port) {
         Some(who) => ServeError::PortInUse { port, who, member },
         None => ServeError::PortTaken { port, source, member },
     })

@@ -9,7 +9,7 @@
 )]
 
 use super::find::{Found, version_beside};
-use crate::supervise::is_ignored;
+use crate::process::is_ignored;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};

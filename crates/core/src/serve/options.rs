@@ -3,7 +3,8 @@
 use super::config::{ConfigTextError, encode, quote};
 use super::definition::Definition;
 use crate::environ::Environ;
-use crate::framework::{ChildEnv, no_proxy};
+use crate::framework::ChildEnv;
+use crate::proxy::no_proxy;
 use crate::variables as var;
 use prost::Message;
 use std::fmt::Write;

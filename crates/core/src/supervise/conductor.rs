@@ -1,50 +1,40 @@
 //! The conductor: does what the job decides, here and, as the leader, elsewhere.
 
-use super::agent::{ClosingRow, Notice, Requeue, RunError, RunSpec, Talk, io};
-use super::executor::{Executor, Happened};
+use super::closing::Closing;
+use super::executor::Executor;
 use super::launch::prepare;
+use super::launcher::Step;
+use super::losses::Tally;
+use super::member::Happened;
+use super::others::{Others, receive, refuse};
+use super::report;
+use super::restarts::Restarts;
+use super::rollcall::{self, RollCall};
+use super::run::{LogErrors, Notice, Requeue, RunError, RunSpec, Talk, io};
 use super::signals::{Sensed, Signals, until};
-use super::step::Step;
+use super::silence::Silence;
+use super::standin::no_stand_in;
+use crate::clock;
 use crate::environ::Environ;
-use crate::events::{EventLog, JobEvent, RosterEntry};
+use crate::events::{EventLog, JobEvent};
+use crate::framework::Framework;
 use crate::job::{Action, Event, Job};
-use crate::machine::run_with_limit;
-use crate::outcome::{End, MemberOutcome, Verdict, name};
-use crate::plan::Plan;
+use crate::lane::Loss;
+use crate::outcome::{End, Ended, Outcome};
 use crate::ports::HeldPort;
-use crate::rendezvous::message::{Ended, Offer, ToLeader, ToMember};
-use crate::rendezvous::{Incoming, Leader, Remote, describe};
+use crate::process::limits::DescriptorLimit;
+use crate::rendezvous::message::{Offer, ToLeader, ToMember};
+use crate::rendezvous::{Incoming, Remote};
 use crate::roster::Roster;
 use crate::signal;
 use std::collections::HashMap;
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Beyond the grace, a member on another host may take this long to say that it has ended.
-const LAST_REPORT: Duration = Duration::from_secs(5);
+const LAST_REPORT: Duration = Duration::from_secs(4);
 /// How long all may take to end before it is said who has not, and how often it is said again.
 const FIRST_WORD: Duration = Duration::from_secs(2);
 const NEXT_WORD: Duration = Duration::from_secs(10);
-/// The pause before a member is started again; twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long the scheduler may take to answer that the job is queued again.
-const REQUEUE_LIMIT: Duration = Duration::from_secs(20);
-/// How long the others may take to hang up after the goodbye.
-const HANG_UP: Duration = Duration::from_secs(2);
-
-/// The members that other agents run.
-pub(super) struct Others {
-    pub(super) leader: Leader,
-    pub(super) remotes: HashMap<u32, Remote>,
-    /// How often each rank was started before, where the scheduler starts them apart.
-    pub(super) runs: Vec<u32>,
-    /// Members of the next attempt, who wait for the end of this one.
-    pub(super) latecomers: Vec<Remote>,
-    /// When those who have not reported their end are taken for lost.
-    pub(super) give_up: Option<Instant>,
-}
-
 /// Does what the job decides, here and elsewhere.
 pub(super) struct Conductor<'a> {
     pub(super) roster: Roster,
@@ -58,26 +48,46 @@ pub(super) struct Conductor<'a> {
     /// When all were asked to end, and when it is said who has not.
     stop: Option<(Instant, Instant)>,
     own: Vec<u32>,
-    /// Members that are to be started again, and when.
-    restarts: Vec<(Instant, u32)>,
+    restarts: Restarts,
     requeue: Option<Requeue>,
+    lost: Tally,
+    log_errors: LogErrors,
+    roll_call: RollCall,
+    silence: Silence,
+    framework: &'static dyn Framework,
     over: bool,
     talk: Talk<'a>,
 }
 
 impl<'a> Conductor<'a> {
+    /// The conductor of a job that is settled.
+    pub(super) fn of(
+        settled: Result<(Roster, Environ, RunSpec), RunError>,
+        held: HashMap<u32, HeldPort>,
+        descriptors: DescriptorLimit,
+        talk: Talk<'a>,
+    ) -> Result<Conductor<'a>, RunError> {
+        let (roster, environ, spec) = settled?;
+        let job = Job::new(&roster.plan, spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
+        Conductor::new(roster, job, held, descriptors, &spec, &environ, talk)
+    }
+
     pub(super) fn new(
         roster: Roster,
         job: Job,
         held: HashMap<u32, HeldPort>,
+        descriptors: DescriptorLimit,
         spec: &RunSpec,
         environ: &Environ,
         talk: Talk<'a>,
     ) -> Result<Conductor<'a>, RunError> {
         let mut own: Vec<u32> = held.keys().copied().collect();
         own.sort_unstable();
-        let executor = prepare(&roster, held, spec, environ, talk)?;
-        let events = EventLog::create(spec.events.as_deref()).map_err(io("--events"))?;
+        let (executor, losses) = prepare(&roster, held, descriptors, spec, environ, talk)?;
+        let named = spec.events.as_ref().map(|file| format!("--events {}", file.display()));
+        let events = EventLog::create(spec.events.as_deref(), &losses)
+            .map_err(io(named.as_deref().unwrap_or("--events")))?;
+        let world = roster.plan.members.len();
         Ok(Conductor {
             roster,
             job,
@@ -88,8 +98,13 @@ impl<'a> Conductor<'a> {
             grace: spec.grace,
             stop: None,
             own,
-            restarts: Vec::new(),
+            restarts: Restarts::default(),
             requeue: spec.requeue.clone(),
+            lost: Tally::default(),
+            log_errors: spec.log_errors,
+            roll_call: RollCall::default(),
+            silence: Silence::new(world, clock::now()),
+            framework: spec.framework,
             over: false,
             talk,
         })
@@ -99,30 +114,18 @@ impl<'a> Conductor<'a> {
         self.events.write(self.roster.plan.attempt, event);
     }
 
-    pub(super) fn start(&mut self) {
+    /// Starts all that run here; they stand still where the job does (Ctrl-Z while the others came).
+    pub(super) fn begin(&mut self, suspended: bool) {
+        if suspended {
+            self.suspend(true);
+        }
+        self.start();
+    }
+
+    fn start(&mut self) {
         let plan = &self.roster.plan;
-        let members = plan
-            .members
-            .iter()
-            .map(|member| RosterEntry {
-                rank: member.rank,
-                role: member.role.as_str(),
-                index: member.index,
-                host: plan.host(member).unwrap_or("?"),
-                address: self.roster.endpoint(member).to_string(),
-            })
-            .collect();
-        self.events.write(plan.attempt, &JobEvent::Roster { members });
-        let hosts = plan.hosts.len();
-        let plural = |count: usize| if count == 1 { "" } else { "s" };
-        let world = plan.members.len();
-        let line = format!("{world} member{} on {hosts} host{}", plural(world), plural(hosts));
-        let left = plan.deadline.and_then(|end| end.duration_since(SystemTime::now()).ok());
-        let line = match left {
-            Some(left) => format!("{line}; {} left until the time limit", hours(left)),
-            None => line,
-        };
-        (self.talk)(Notice::Start(line));
+        self.events.write(plan.attempt, &report::roster(&self.roster));
+        (self.talk)(Notice::Start(report::start_line(plan, SystemTime::now())));
         for rank in self.own.clone() {
             if self.over {
                 break;
@@ -132,23 +135,26 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Until nobody is left; the exit code.
-    pub(super) async fn run(mut self, signals: &mut Signals) -> u8 {
+    /// Until nobody is left.
+    pub(super) async fn run(mut self, signals: &mut Signals) -> Outcome {
         while !self.over {
             let wake = self.executor.wake.clone();
             let give_up = self.others.as_ref().and_then(|others| others.give_up);
-            let restart = self.restarts.iter().map(|(at, _)| *at).min();
             let word = self.stop.map(|(_, word)| word);
-            let next = [self.executor.next_poll(), give_up, restart, word].into_iter().flatten().min();
+            let next = [self.executor.next_poll(), give_up, word].into_iter();
+            let next = next.chain(self.next_while_awake()).flatten().min();
             tokio::select! {
-                sensed = signals.next() => {
-                    if let Sensed::Signal(number) = sensed {
+                sensed = signals.next() => match sensed {
+                    Sensed::Child => {}
+                    Sensed::Suspend(on) => self.suspend(on),
+                    Sensed::Signal(number) => {
                         if signal::ends_the_job(number) {
-                            (self.talk)(Notice::Line(format!("{} came: stopping", signal::name(number))));
+                            let line = signal::told(number, self.job.was_signalled());
+                            (self.talk)(Notice::Line(line));
                         }
                         self.apply(Event::Signal(number));
                     }
-                }
+                },
                 () = wake.notified() => {}
                 incoming = receive(&mut self.others) => self.incoming(incoming),
                 () = until(next) => {}
@@ -156,11 +162,58 @@ impl<'a> Conductor<'a> {
             let happened = self.executor.poll();
             self.happened(happened);
             self.look_after_step();
-            self.restart_due();
             self.name_the_lingering();
             self.give_up_on_the_silent();
+            if !self.executor.is_suspended() {
+                self.restart_due();
+                self.call_the_roll();
+                self.break_the_silence();
+            }
         }
-        self.close().await
+        let Conductor {
+            roster,
+            job,
+            executor,
+            others,
+            step,
+            events,
+            grace,
+            requeue,
+            lost,
+            log_errors,
+            talk,
+            ..
+        } = self;
+        let closing =
+            Closing { roster, job, executor, others, step, events, grace, requeue, lost, log_errors, talk };
+        closing.close(signals).await
+    }
+
+    /// When something is to be done that nobody does while the job stands still: behind the prompt nothing is started
+    /// and nothing is said.
+    fn next_while_awake(&self) -> [Option<Instant>; 3] {
+        if self.executor.is_suspended() {
+            return [None; 3];
+        }
+        [self.restarts.next(), self.roll_call.next(), self.silence.next()]
+    }
+
+    /// Says who has finished and who still runs, now and then.
+    fn call_the_roll(&mut self) {
+        if self.roll_call.is_due(self.job.waits_for_some(), clock::now()) {
+            let line = rollcall::line(&self.roster.plan, &self.job.standing());
+            (self.talk)(Notice::Line(line));
+        }
+    }
+
+    /// Ctrl-Z, or `fg` after it: the members of this agent, or of the step it has started.
+    fn suspend(&mut self, on: bool) {
+        if self.step.is_some() {
+            let number = if on { libc::SIGTSTP } else { libc::SIGCONT };
+            self.say_all(&ToMember::Signal { number });
+        } else {
+            self.executor.suspend(on);
+        }
     }
 
     fn happened(&mut self, happened: Vec<Happened>) {
@@ -169,7 +222,22 @@ impl<'a> Conductor<'a> {
                 Happened::Started { rank, pid, served } => self.started(rank, pid, served),
                 Happened::Listening { rank } => self.listening(rank),
                 Happened::Ended { rank, ended } => self.apply(Event::Ended { rank, ended }),
+                Happened::OutputLost(loss) => self.output_lost(loss),
+                Happened::NoStandIn { rank, why } => {
+                    let line = no_stand_in(&self.roster.plan.members[rank as usize], &why);
+                    (self.talk)(Notice::Failure(line));
+                }
             }
+        }
+    }
+
+    fn output_lost(&mut self, loss: Loss) {
+        let (path, why) = (loss.path.clone(), loss.why.clone());
+        // Seldom, the event too: it may be the events that are lost.
+        if let Some((line, bytes)) = self.lost.add(loss, clock::now()) {
+            let event = JobEvent::OutputLost { path: &path, bytes, why: &why };
+            self.events.write(self.roster.plan.attempt, &event);
+            (self.talk)(Notice::Failure(line));
         }
     }
 
@@ -186,6 +254,7 @@ impl<'a> Conductor<'a> {
         let member = &self.roster.plan.members[rank as usize];
         let event = JobEvent::Listening { rank, role: member.role.as_str(), index: member.index };
         self.events.write(self.roster.plan.attempt, &event);
+        self.apply(Event::Listening { rank });
     }
 
     fn apply(&mut self, event: Event) {
@@ -195,7 +264,9 @@ impl<'a> Conductor<'a> {
             }
             _ => None,
         };
+        tracing::debug!("the job hears {event:?}");
         let actions = self.job.apply(event);
+        tracing::debug!("the job decides {actions:?}");
         if let (Some(rank), false) =
             (ended, actions.iter().any(|action| matches!(action, Action::Restart(_))))
         {
@@ -208,20 +279,13 @@ impl<'a> Conductor<'a> {
 
     fn log_end(&mut self, rank: u32) {
         let member = &self.roster.plan.members[rank as usize];
-        let (role, index) = (member.role.as_str(), member.index);
         let outcome = &self.job.members()[rank as usize];
-        let Some(ended) = &outcome.ended else { return };
-        let (end, seconds, peak_kib) = (&ended.end, ended.seconds, ended.peak_kib);
-        let event = if end.is_success() {
-            JobEvent::Finished { rank, role, index, seconds, peak_kib }
-        } else if outcome.stopped {
-            JobEvent::Stopped { rank, role, index, end, seconds, peak_kib }
-        } else {
-            JobEvent::Failed { rank, role, index, end, code: end.code(), seconds, peak_kib }
-        };
-        self.events.write(self.roster.plan.attempt, &event);
+        let Some(Ended { end, .. }) = &outcome.ended else { return };
+        if let Some(event) = report::end(member, outcome) {
+            self.events.write(self.roster.plan.attempt, &event);
+        }
         if !end.is_success() && !outcome.stopped {
-            (self.talk)(Notice::Line(format!("{} has failed: {end}", name(member))));
+            (self.talk)(Notice::Line(format!("{member} has failed: {end}")));
         }
     }
 
@@ -231,10 +295,9 @@ impl<'a> Conductor<'a> {
                 let member = &self.roster.plan.members[rank as usize];
                 let event = JobEvent::Restarted { rank, role: member.role.as_str(), index: member.index };
                 self.events.write(self.roster.plan.attempt, &event);
-                (self.talk)(Notice::Line(format!("{} failed and is started again", name(member))));
+                (self.talk)(Notice::Line(format!("{member} failed and is started again")));
                 let before = self.job.members()[rank as usize].restarts.saturating_sub(1);
-                let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
-                self.restarts.push((Instant::now() + pause, rank));
+                self.restarts.add(rank, before, clock::now());
             }
             Action::StopAll => {
                 self.forget_restarts();
@@ -244,10 +307,10 @@ impl<'a> Conductor<'a> {
                 }
                 let grace_ms = self.grace.as_millis() as u64;
                 self.say_all(&ToMember::Stop { grace_ms });
-                let now = Instant::now();
+                let now = clock::now();
                 self.stop = Some((now, now + FIRST_WORD));
                 if let Some(others) = &mut self.others {
-                    others.give_up = Some(Instant::now() + self.grace + LAST_REPORT);
+                    others.give_up = Some(clock::now() + self.grace + LAST_REPORT);
                 }
             }
             Action::KillAll => {
@@ -259,6 +322,8 @@ impl<'a> Conductor<'a> {
             // Agents that a scheduler has started get their own.
             Action::PassOn(number) if self.step.is_some() => self.say_all(&ToMember::Signal { number }),
             Action::PassOn(number) => self.executor.signal(number),
+            Action::StandIn(rank) if self.own.contains(&rank) => self.executor.stand_in(rank),
+            Action::StandIn(rank) => self.say(rank, ToMember::StandIn),
             Action::Over => self.over = true,
         }
     }
@@ -270,18 +335,14 @@ impl<'a> Conductor<'a> {
         let before = step.ended().is_some();
         strays.iter().for_each(|reaped| step.note(reaped));
         if let (false, Some(end)) = (before, step.ended()) {
-            (self.talk)(Notice::Line(format!("srun ended {end} while members were running: stopping")));
+            (self.talk)(Notice::Line(format!("{end} while members were running: stopping")));
             self.apply(Event::SignalElsewhere(libc::SIGTERM));
         }
     }
 
     /// Starts those whose pause is over.
     fn restart_due(&mut self) {
-        let now = Instant::now();
-        let due: Vec<u32> =
-            self.restarts.iter().filter(|(at, _)| *at <= now).map(|(_, rank)| *rank).collect();
-        self.restarts.retain(|(at, _)| *at > now);
-        for rank in due {
+        for rank in self.restarts.due(clock::now()) {
             if self.own.contains(&rank) {
                 let happened = self.executor.start(rank);
                 self.happened(happened.into_iter().collect());
@@ -293,20 +354,15 @@ impl<'a> Conductor<'a> {
 
     /// The job ends: who waits to be started again never will be.
     fn forget_restarts(&mut self) {
-        for (_, rank) in std::mem::take(&mut self.restarts) {
-            let ended = Ended {
-                end: End::NotStarted("the job ended before it was started again".to_owned()),
-                seconds: 0.0,
-                peak_kib: 0,
-                tail: Vec::new(),
-                reason: None,
-            };
+        for rank in self.restarts.forget() {
+            let end = End::NotStarted("the job ended before it was started again".to_owned());
+            let ended = Ended::without_process(end);
             self.apply(Event::Ended { rank, ended });
         }
     }
 
     fn say(&self, rank: u32, message: ToMember) {
-        if let Some(remote) = self.others.as_ref().and_then(|others| others.remotes.get(&rank)) {
+        if let Some(remote) = self.others.as_ref().and_then(|others| others.remotes.get(rank)) {
             remote.send(message);
         }
     }
@@ -319,44 +375,40 @@ impl<'a> Conductor<'a> {
 
     fn incoming(&mut self, incoming: Option<Incoming>) {
         let Some(incoming) = incoming else { return };
-        let rank_of = |others: &Option<Others>, connection: u64| {
-            others.as_ref().and_then(|others| {
-                others
-                    .remotes
-                    .iter()
-                    .find(|(_, remote)| remote.connection == connection)
-                    .map(|(rank, _)| *rank)
-            })
-        };
         match incoming {
             Incoming::Offer { offer, remote } => self.latecomer(&offer, remote),
-            Incoming::Stranger { peer, why } => {
-                (self.talk)(Notice::Line(format!("a stranger at {peer} was turned away: {why}")));
-            }
+            Incoming::Strangers { line } => (self.talk)(Notice::Line(line)),
             Incoming::Gone { connection, why } => {
-                if let Some(others) = &mut self.others {
-                    others.latecomers.retain(|remote| remote.connection != connection);
-                }
-                if let Some(rank) = rank_of(&self.others, connection) {
-                    if let Some(others) = &mut self.others {
-                        others.remotes.remove(&rank);
-                    }
+                let Some(others) = &mut self.others else { return };
+                others.latecomers.remove(&connection);
+                if let Some(rank) = others.remotes.hang_up(connection) {
                     self.apply(Event::Lost { rank, why: format!("its agent is gone: {why}") });
                 }
             }
             Incoming::Message { connection, message } => {
-                let Some(rank) = rank_of(&self.others, connection) else { return };
+                let rank = self.others.as_ref().and_then(|others| others.remotes.rank_of(connection));
+                let Some(rank) = rank else { return };
                 match message {
                     ToLeader::Started { pid, served } => self.started(rank, pid, served),
                     ToLeader::Listening => self.listening(rank),
+                    ToLeader::Wrote => self.silence.heard(rank, clock::now()),
                     ToLeader::Ended(ended) => self.apply(Event::Ended { rank, ended }),
+                    ToLeader::OutputLost { path, bytes, why } => {
+                        let member = &self.roster.plan.members[rank as usize];
+                        let host = self.roster.plan.host(member).unwrap_or("?");
+                        self.output_lost(Loss { path: format!("{path} on {host}"), bytes, why });
+                    }
                     ToLeader::Interrupted { signal } => {
-                        let member = name(&self.roster.plan.members[rank as usize]);
+                        let member = &self.roster.plan.members[rank as usize];
                         (self.talk)(Notice::Line(format!(
                             "{} came to {member}: stopping",
                             signal::name(signal)
                         )));
                         self.apply(Event::SignalElsewhere(signal));
+                    }
+                    ToLeader::Failed { code, why } => {
+                        let ended = Ended::without_process(End::AgentFailed { code, why });
+                        self.apply(Event::Ended { rank, ended });
                     }
                     ToLeader::Alive | ToLeader::Offer(_) => {}
                 }
@@ -374,14 +426,14 @@ impl<'a> Conductor<'a> {
             Some(runs) if offer.runs > *runs => *runs = offer.runs,
             _ => return refuse(&remote),
         }
-        let member = name(&self.roster.plan.members[rank as usize]);
+        let member = &self.roster.plan.members[rank as usize];
         let why = format!("{member} was started again on {} while its job runs", offer.host);
         (self.talk)(Notice::Line(why.clone()));
         remote.send(ToMember::Later {
             why: "an earlier attempt of this job still runs; waiting for its end".to_owned(),
         });
-        others.latecomers.push(remote);
-        if let Some(earlier) = others.remotes.remove(&rank) {
+        others.latecomers.insert(remote.connection, remote);
+        if let Some(earlier) = others.remotes.remove(rank) {
             earlier.send(ToMember::Stop { grace_ms: self.grace.as_millis() as u64 });
         }
         if self.own.contains(&rank) {
@@ -391,141 +443,64 @@ impl<'a> Conductor<'a> {
         }
     }
 
+    /// Nobody writes anything: says what is known, and what it may be.
+    fn break_the_silence(&mut self) {
+        let now = clock::now();
+        if self.stop.is_some() {
+            self.silence.over();
+        }
+        if self.silence.next().is_none_or(|at| at > now) {
+            return;
+        }
+        for (&rank, last) in &self.executor.last_output {
+            if let Some(at) = last.get() {
+                self.silence.heard(rank, at);
+            }
+        }
+        if let Some(lasts) = self.silence.is_due(now) {
+            let lines = self.silence.lines(&self.roster.plan, &self.job, self.framework, lasts, now);
+            lines.into_iter().for_each(|line| (self.talk)(Notice::Line(line)));
+        }
+    }
+
     /// A stop that takes its time says for whom.
     fn name_the_lingering(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let Some((since, _)) = self.stop.filter(|(_, word)| *word <= now) else { return };
         self.stop = Some((since, now + NEXT_WORD));
         let left = (since + self.grace).saturating_duration_since(now);
         let world = self.roster.plan.world();
         let lingering: Vec<u32> = (0..world).filter(|&rank| self.job.is_alive(rank)).collect();
         if !left.is_zero() && !lingering.is_empty() {
-            let names = describe(&self.roster.plan, &lingering);
-            let left = left.as_secs_f64().ceil();
-            (self.talk)(Notice::Line(format!("still ending: {names}; SIGKILL in {left} s")));
+            let line = report::still_ending(&self.roster.plan, &lingering, left, self.job.verdict());
+            (self.talk)(Notice::Line(line));
         }
     }
 
     fn give_up_on_the_silent(&mut self) {
         let Some(others) = &mut self.others else { return };
-        if others.give_up.is_none_or(|at| Instant::now() < at) {
+        if others.give_up.is_none_or(|at| clock::now() < at) {
             return;
         }
         others.give_up = None;
-        let silent: Vec<u32> = others.remotes.keys().copied().collect();
+        let silent: Vec<u32> = others.remotes.ranks().collect();
         for rank in silent {
             if self.job.members()[rank as usize].ended.is_none() {
+                // It is told how it went, but its answer is not waited for: it has had its time.
+                self.unheard(rank);
                 let why = "its agent did not report its end in time".to_owned();
                 self.apply(Event::Lost { rank, why });
             }
         }
     }
 
-    /// Ends what is left, tells everyone, and says how it went.
-    async fn close(self) -> u8 {
-        let Conductor { roster, job, executor, mut others, step, mut events, requeue, talk, .. } = self;
-        let verdict = job.verdict().cloned().unwrap_or(Verdict::Success);
-        let code = verdict.code();
-        let summary = verdict.lines(&roster.plan);
-        if let Some(mut step) = step {
-            // Its tasks end when they have heard; then it has written all that they wrote.
-            say_goodbye(&mut others, code, &summary).await;
-            step.see_out().await;
-        }
-        let left = executor.finish_all().await;
-        if left > 0 {
-            talk(Notice::Line(format!(
-                "{left} process{} left behind by members: ended",
-                if left == 1 { "" } else { "es" }
-            )));
-        }
-        events.write(roster.plan.attempt, &JobEvent::Over { code });
-        talk(Notice::Closing(closing_rows(&roster.plan, job.members())));
-        for line in &summary {
-            talk(Notice::Verdict(line.clone()));
-        }
-        say_goodbye(&mut others, code, &summary).await;
-        if let (Verdict::Failed(failure), Some(requeue)) = (&verdict, requeue)
-            && job.rules().asks_for_requeue(&failure.ended.end)
+    /// Gives up on an agent that does not answer.
+    fn unheard(&mut self, rank: u32) {
+        if let Some(others) = &mut self.others
+            && let Some(remote) = others.remotes.remove(rank)
         {
-            let who = name(&roster.plan.members[failure.rank as usize]);
-            talk(Notice::Line(format!(
-                "{who} asks for another run: job {} goes back into the queue",
-                requeue.job
-            )));
-            let mut command = Command::new(&requeue.command[0]);
-            if let Err(reason) = run_with_limit(command.args(&requeue.command[1..]), REQUEUE_LIMIT) {
-                talk(Notice::Failure(format!("job {} cannot be requeued: {reason}", requeue.job)));
-            }
+            remote.send(ToMember::Kill);
+            others.silent.push(remote);
         }
-        code
     }
-}
-
-/// `2:05 h`, `17 min`, `40 s`
-fn hours(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{}:{:02} h", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
-fn refuse(remote: &Remote) {
-    let why = "the job is running already; hint: another job needs another --meet directory or --job name";
-    remote.send(ToMember::Refused { why: why.to_owned() });
-}
-
-/// Tells all agents how it went, and waits a moment for them to hang up.
-async fn say_goodbye(others: &mut Option<Others>, code: u8, summary: &[String]) {
-    let Some(mut others) = others.take() else { return };
-    for remote in others.remotes.values().chain(&others.latecomers) {
-        remote.send(ToMember::Goodbye { code, summary: summary.to_vec() });
-    }
-    let hang_up = async {
-        while !(others.remotes.is_empty() && others.latecomers.is_empty()) {
-            if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
-                others.remotes.retain(|_, remote| remote.connection != connection);
-                others.latecomers.retain(|remote| remote.connection != connection);
-            }
-        }
-    };
-    _ = tokio::time::timeout(HANG_UP, hang_up).await;
-}
-
-async fn receive(others: &mut Option<Others>) -> Option<Incoming> {
-    match others {
-        Some(others) => others.leader.receive().await,
-        None => std::future::pending().await,
-    }
-}
-
-fn closing_rows(plan: &Plan, outcomes: &[MemberOutcome]) -> Vec<ClosingRow> {
-    plan.members
-        .iter()
-        .zip(outcomes)
-        .map(|(member, outcome)| {
-            let served = if outcome.served { "served, " } else { "" };
-            let end = match &outcome.ended {
-                None => "not started".to_owned(),
-                Some(ended) if ended.end.is_success() && outcome.served => "served until stopped".to_owned(),
-                Some(ended) if ended.end.is_success() => "finished".to_owned(),
-                Some(ended) if outcome.stopped => format!("{served}stopped ({})", ended.end),
-                Some(ended) => format!("{served}failed ({})", ended.end),
-            };
-            let restarts = match outcome.restarts {
-                0 => String::new(),
-                1 => ", restarted once".to_owned(),
-                n => format!(", restarted {n} times"),
-            };
-            ClosingRow {
-                member: name(member),
-                host: plan.host(member).unwrap_or("?").to_owned(),
-                pid: outcome.pid,
-                end: format!("{end}{restarts}"),
-                seconds: outcome.ended.as_ref().map(|ended| ended.seconds),
-                peak_kib: outcome.ended.as_ref().map(|ended| ended.peak_kib),
-            }
-        })
-        .collect()
 }

@@ -2,64 +2,53 @@
 //!
 //! Knows nothing of the job: it is told what to do and tells what happened.
 
-use super::output::{Output, Source, Stream, Tail, open_log};
-use super::sys;
-use super::tree::{self, Asked};
-use crate::outcome::End;
-use crate::ports::{self, HeldPort};
-use crate::rendezvous::message::Ended;
+use super::log_file::{LogFile, Stream};
+use super::member::{Happened, Launch};
+use super::output::{Drained, Output, Source, Tail};
+use super::silence::LastOutput;
+use super::standin::StandIns;
+use super::stop::{Order, Stop};
+use crate::clock::{self, Deadline};
+use crate::lane::Loss;
+use crate::network;
+use crate::outcome::{End, Ended};
+use crate::ports::HeldPort;
+use crate::process::calls;
+use crate::process::limits::DescriptorLimit;
+use crate::process::tree::{self, Asked, STUCK, STUCK_STILL};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::unix::pipe;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 /// How often the kernel is asked whether a member listens, at first and at last.
 const LISTEN_CHECK: Duration = Duration::from_millis(50);
-const SELDOM: Duration = Duration::from_secs(2);
+const SELDOM: Duration = Duration::from_secs(60);
+/// Whoever does not listen by then may take its time: 200 agents of one machine must not keep it busy by asking.
+const STARTING: Duration = Duration::from_secs(3);
 /// A member's last words may take this long to come through its pipe.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How soon, and then how often, is looked for orphans while all are asked to end.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-const LOOK_SELDOM: Duration = Duration::from_secs(1);
 /// What members that ended by themselves have left has this long.
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
 /// The most that is read of `RALLYPOINT_ERROR_FILE`.
 const MAX_REASON: u64 = 2000;
 
-/// Everything needed to start one member.
+/// How it all ended.
 #[derive(Debug)]
-pub(super) struct Launch {
-    pub(super) rank: u32,
-    pub(super) role: String,
-    pub(super) index: u32,
-    pub(super) host: String,
-    pub(super) command: Vec<OsString>,
-    /// The command is a server without Python.
-    pub(super) served: bool,
-    /// On top of what this process has.
-    pub(super) variables: Vec<(String, String)>,
-    /// Of what this process has, what the member must not have.
-    pub(super) withheld: &'static [&'static str],
-    pub(super) error_file: PathBuf,
-    pub(super) log_folder: Option<PathBuf>,
-    pub(super) port: Option<HeldPort>,
-}
-
-/// Something that happened to a member.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Happened {
-    Started { rank: u32, pid: u32, served: bool },
-    Listening { rank: u32 },
-    Ended { rank: u32, ended: Ended },
+pub(super) struct Finished {
+    /// Processes that members left behind.
+    pub(super) left: usize,
+    /// What became of the output.
+    pub(super) drained: Drained,
+    /// Where losses are told.
+    pub(super) heard: mpsc::Receiver<Loss>,
 }
 
 #[derive(Debug)]
@@ -71,58 +60,73 @@ struct Running {
     open: Rc<Cell<u32>>,
     listens: bool,
     /// Set when the process has ended and its last words are awaited.
-    gone: Option<(sys::Reaped, Instant)>,
+    gone: Option<(calls::Reaped, Instant)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Executor {
     launches: HashMap<u32, Launch>,
-    logs: HashMap<u32, (Arc<File>, Arc<File>)>,
+    descriptors: DescriptorLimit,
+    /// All stand still, as a person has asked for.
+    suspended: bool,
+    logs: HashMap<u32, (Arc<LogFile>, Arc<LogFile>)>,
     running: HashMap<u32, Running>,
     output: Output,
     /// Told when a stream ends.
-    pub(super) wake: Rc<Notify>,
+    pub(super) wake: Arc<Notify>,
+    /// What could not be written.
+    heard: mpsc::Receiver<Loss>,
     next_listen_check: Option<Instant>,
     asked: Asked,
-    /// When all were asked to end.
-    stopping: Option<Instant>,
-    /// All have been ended.
-    killed: bool,
-    kill_at: Option<Instant>,
-    next_look: Option<Instant>,
+    stop: Stop,
+    /// Some were given up: nobody can end them.
+    given_up: bool,
     /// The groups of members that have ended.
     earlier: HashMap<u32, u32>,
     /// Ended children that are no members: adopted orphans, and what else this agent has started.
-    pub(super) strays: Vec<sys::Reaped>,
+    pub(super) strays: Vec<calls::Reaped>,
+    pub(super) stand_ins: StandIns,
+    /// When members have last written something.
+    pub(super) last_output: HashMap<u32, LastOutput>,
 }
 
 impl Executor {
     /// Becomes the one that orphans of members are given to.
-    pub(super) fn new(launches: Vec<Launch>, output: Output) -> std::io::Result<Executor> {
+    pub(super) fn new(
+        launches: Vec<Launch>,
+        output: Output,
+        (wake, heard): (Arc<Notify>, mpsc::Receiver<Loss>),
+        descriptors: DescriptorLimit,
+    ) -> std::io::Result<Executor> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut logs = HashMap::new();
         for launch in &launches {
             if let Some(folder) = &launch.log_folder {
                 let name = format!("{}-{}", launch.role, launch.index);
-                let files =
-                    (open_log(folder, &name, Stream::Stdout)?, open_log(folder, &name, Stream::Stderr)?);
+                let files = (
+                    LogFile::open(folder, &name, Stream::Stdout)?,
+                    LogFile::open(folder, &name, Stream::Stderr)?,
+                );
                 logs.insert(launch.rank, files);
             }
         }
         Ok(Executor {
             launches: launches.into_iter().map(|launch| (launch.rank, launch)).collect(),
+            descriptors,
+            suspended: false,
             logs,
             running: HashMap::new(),
             output,
-            wake: Rc::new(Notify::new()),
+            wake,
+            heard,
             next_listen_check: None,
             asked: Asked::default(),
-            stopping: None,
-            killed: false,
-            kill_at: None,
-            next_look: None,
+            stop: Stop::No,
+            given_up: false,
             earlier: HashMap::new(),
             strays: Vec::new(),
+            stand_ins: StandIns::default(),
+            last_output: HashMap::new(),
         })
     }
 
@@ -133,25 +137,21 @@ impl Executor {
             tree::kill_group(group);
         }
         let launch = self.launches.get_mut(&rank)?;
-        let opened = if self.stopping.is_some() {
+        let opened = if self.stop.has_begun() {
             Err(std::io::Error::other("the job is ending"))
         } else {
             launch.port.as_mut().map_or(Ok(()), HeldPort::open)
         };
-        match opened.and_then(|()| spawn(launch)) {
+        match opened.and_then(|()| spawn(launch, self.descriptors)) {
             Err(error) => {
                 let why = format!("{}: {error}", launch.command[0].to_string_lossy());
-                let ended = Ended {
-                    end: End::NotStarted(why),
-                    seconds: 0.0,
-                    peak_kib: 0,
-                    tail: Vec::new(),
-                    reason: None,
-                };
-                Some(Happened::Ended { rank, ended })
+                Some(Happened::Ended { rank, ended: Ended::without_process(End::NotStarted(why)) })
             }
             Ok((pid, stdout, stderr)) => {
                 self.asked.not_yet(pid);
+                if self.suspended {
+                    calls::kill(pid, libc::SIGSTOP, false);
+                }
                 let prefix = self.output.prefix(&launch.role, launch.index, rank, &launch.host);
                 let tail = Rc::new(RefCell::new(Tail::default()));
                 let open = Rc::new(Cell::new(0));
@@ -165,6 +165,7 @@ impl Executor {
                             |(out, err)| if stream == Stream::Stdout { out.clone() } else { err.clone() },
                         ),
                         tail: (stream == Stream::Stderr).then(|| tail.clone()),
+                        last: self.last_output.entry(rank).or_default().clone(),
                     };
                     self.output.pump(source, self.wake.clone(), open.clone());
                 }
@@ -173,7 +174,7 @@ impl Executor {
                     Running { pid, since: Instant::now(), tail, open, listens: !has_port, gone: None };
                 self.running.insert(rank, running);
                 if has_port {
-                    self.next_listen_check.get_or_insert(Instant::now() + LISTEN_CHECK);
+                    self.next_listen_check.get_or_insert(clock::now() + LISTEN_CHECK);
                 }
                 Some(Happened::Started { rank, pid, served: launch.served })
             }
@@ -182,31 +183,73 @@ impl Executor {
 
     /// Asks every member's whole group to end, once; after the grace they are ended.
     pub(super) fn stop(&mut self, grace: Duration) {
-        let now = Instant::now();
-        self.kill_at = Some(self.kill_at.map_or(now + grace, |before| before.min(now + grace)));
-        if self.stopping.is_none() {
-            self.stopping = Some(now);
-            self.next_look = Some(now + FIRST_LOOK);
-            self.running.values().for_each(|running| self.asked.group(running.pid));
+        self.stand_ins.end();
+        let order = self.stop.ask(grace, clock::now());
+        self.obey(order);
+    }
+
+    /// Lets everyone stand still, or go on. By SIGSTOP: members are in sessions of their own, where SIGTSTP does
+    /// nothing.
+    pub(super) fn suspend(&mut self, on: bool) {
+        if self.suspended != on && !(on && self.stop.has_begun()) {
+            self.suspended = on;
+            if on {
+                tree::suspend_all();
+            } else {
+                tree::continue_all();
+            }
         }
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// Lets a server stand in for a member that has finished.
+    pub(super) fn stand_in(&mut self, rank: u32) {
+        self.learn_where_tensorflow_is(|_| true);
+        self.stand_ins.want(rank, clock::now());
+    }
+
+    /// Asks those of the members that run which TensorFlow they have, for servers that stand in.
+    fn learn_where_tensorflow_is(&mut self, of: impl Fn(u32) -> bool) {
+        let running = self.running.iter().filter(|(rank, running)| running.gone.is_none() && of(**rank));
+        self.stand_ins.learn_from(&running.map(|(_, running)| running.pid).collect::<Vec<_>>());
     }
 
     /// Ends every process below this one, now.
     pub(super) fn kill(&mut self) {
-        self.stopping.get_or_insert_with(Instant::now);
-        self.killed = true;
-        self.kill_at = None;
-        self.next_look = None;
-        self.signal(libc::SIGKILL);
-        for process in tree::descendants() {
-            sys::kill(process.pid, libc::SIGKILL, false);
+        let order = self.stop.kill(clock::now());
+        self.obey(Some(order));
+    }
+
+    /// Does what the stop orders.
+    fn obey(&mut self, order: Option<Order>) {
+        match order {
+            None => {}
+            Some(Order::Ask) => {
+                self.running.values().for_each(|running| self.asked.group(running.pid));
+                self.suspend(false);
+            }
+            // What stands in a group of its own hears nothing from its member's group, which was asked. Once whoever
+            // started it is gone, nobody else would pass the signal on.
+            Some(Order::AskOrphans) => tree::children().for_each(|child| self.asked.process(child)),
+            Some(Order::Kill) => {
+                self.stand_ins.end();
+                self.signal(libc::SIGKILL);
+                for process in tree::descendants() {
+                    calls::kill(process.pid, libc::SIGKILL, false);
+                }
+            }
+            // By `poll`, after it has taken leave of those that have ended after all.
+            Some(Order::GiveUp) => {}
         }
     }
 
     /// Sends a signal to every member's group.
     pub(super) fn signal(&mut self, signal: i32) {
         for running in self.running.values().filter(|running| running.gone.is_none()) {
-            sys::kill(running.pid, signal, true);
+            calls::kill(running.pid, signal, true);
         }
     }
 
@@ -214,33 +257,35 @@ impl Executor {
     pub(super) fn next_poll(&self) -> Option<Instant> {
         let last_words =
             self.running.values().filter_map(|running| running.gone.map(|(_, until)| until)).min();
-        // Who is kept after its last words is looked at with what it has left.
-        let last_words = last_words.filter(|until| self.stopping.is_none() || *until > Instant::now());
-        [self.next_listen_check, self.kill_at, self.next_look, last_words].into_iter().flatten().min()
+        // A member whose last words are over during the stop waits for what it has started: each look for orphans
+        // looks at it too.
+        let last_words = last_words.filter(|until| !self.stop.has_begun() || *until > clock::now());
+        let stand_in = self.stand_ins.next_poll();
+        let stop = self.stop.due(!self.running.is_empty());
+        [self.next_listen_check, stop, last_words, stand_in].into_iter().flatten().min()
     }
 
     /// Reaps, looks who listens, asks orphans to end with the others, and ends whose grace is over.
     pub(super) fn poll(&mut self) -> Vec<Happened> {
-        let now = Instant::now();
+        let now = clock::now();
         let mut happened = Vec::new();
-        while let Some(reaped) = sys::reap() {
+        while let Ok(loss) = self.heard.try_recv() {
+            happened.push(Happened::OutputLost(loss));
+        }
+        while let Some(reaped) = calls::reap() {
             if let Some((_, running)) = self.running.iter_mut().find(|(_, running)| running.pid == reaped.pid)
             {
                 running.gone = Some((reaped, now + LAST_WORDS));
-            } else {
+            } else if !self.stand_ins.note(&reaped, now) {
                 self.strays.push(reaped);
             }
         }
+        happened.extend(self.stand_ins.poll(&mut self.launches, self.descriptors, now));
         if self.next_listen_check.is_some_and(|at| at <= now) {
             happened.extend(self.look_who_listens(now));
         }
-        if self.kill_at.is_some_and(|at| at <= now) {
-            self.kill();
-        }
-        if let (Some(since), true) = (self.stopping, self.next_look.is_some_and(|at| at <= now)) {
-            self.next_look = Some(now + (now - since).clamp(LOOK_AGAIN, LOOK_SELDOM));
-            self.ask_orphans();
-        }
+        let order = self.stop.next(now);
+        self.obey(order);
         let all_gone = self.running.values().all(|running| running.gone.is_some());
         let finished: Vec<u32> = self
             .running
@@ -254,22 +299,38 @@ impl Executor {
         for rank in finished {
             happened.extend(self.finish(rank));
         }
+        if order == Some(Order::GiveUp) {
+            happened.extend(self.give_up());
+        }
         happened
     }
 
-    /// A wrapper dies of the signal at once, while the program that it has started writes its checkpoint. So who is
-    /// asked to end has ended when all that it started has, or when the grace is over. What has left the group is
-    /// anybody's, and awaited with the last.
-    fn is_awaited(&self, running: &Running, all_gone: bool) -> bool {
-        self.stopping.is_some()
-            && !self.killed
-            && if all_gone { sys::has_children() } else { sys::group_exists(running.pid) }
+    /// Whoever has not ended by now cannot be ended: it waits for a device, or a debugger holds it. The job does not
+    /// wait for it.
+    fn give_up(&mut self) -> Vec<Happened> {
+        self.given_up |= !self.running.is_empty();
+        let stuck = std::mem::take(&mut self.running).into_iter();
+        stuck
+            .map(|(rank, running)| {
+                let reason = "it has not ended after SIGKILL: it waits for a device, or is being debugged";
+                let ended = Ended {
+                    end: End::Killed(libc::SIGKILL),
+                    seconds: running.since.elapsed().as_secs_f64(),
+                    peak_kib: 0,
+                    tail: running.tail.borrow().lines(),
+                    reason: Some(reason.to_owned()),
+                };
+                Happened::Ended { rank, ended }
+            })
+            .collect()
     }
 
-    /// What stands in a group of its own hears nothing from its member's group, which was asked. Once whoever
-    /// started it is gone, nobody else would pass the signal on.
-    fn ask_orphans(&mut self) {
-        tree::children().for_each(|child| self.asked.process(child));
+    /// A wrapper dies of the signal at once, while the program that it has started writes its checkpoint. So a member
+    /// that was asked to end has ended when all that it started has, or when the grace is over. What has left the group
+    /// may belong to any member, and is awaited with the last.
+    fn is_awaited(&self, running: &Running, all_gone: bool) -> bool {
+        self.stop.is_in_grace()
+            && if all_gone { calls::has_children() } else { calls::group_exists(running.pid) }
     }
 
     /// A member's process is gone: what it left in its group is asked to go too.
@@ -297,13 +358,16 @@ impl Executor {
     }
 
     fn look_who_listens(&mut self, now: Instant) -> Vec<Happened> {
-        // The kernel walks all of its connections for the table, so it is not asked about those who have ended.
         let awaited = |running: &Running| !running.listens && running.gone.is_none();
         if !self.running.values().any(awaited) {
             self.next_listen_check = None;
             return Vec::new();
         }
-        let listening = ports::listening();
+        let only = match self.launches.len() {
+            1 => self.launches.values().next().and_then(|launch| launch.port.as_ref()).map(HeldPort::port),
+            _ => None,
+        };
+        let listening = network::listening(only);
         let mut happened = Vec::new();
         let mut waiting: Option<Duration> = None;
         for (&rank, running) in self.running.iter_mut().filter(|(_, running)| awaited(running)) {
@@ -312,24 +376,38 @@ impl Executor {
                 running.listens = true;
                 happened.push(Happened::Listening { rank });
             } else {
-                // A member that has not listened for a minute will not listen the next moment either.
-                let pause = (running.since.elapsed() / 20).clamp(LISTEN_CHECK, SELDOM);
+                // The longer it has not listened, the later it is looked again: many never do.
+                let pause = listen_pause(running.since.elapsed());
                 waiting = Some(waiting.map_or(pause, |least| least.min(pause)));
             }
         }
         self.next_listen_check = waiting.map(|pause| now + pause);
+        if !happened.is_empty() {
+            // What serves has loaded it, and may be the only one of this agent.
+            self.learn_where_tensorflow_is(|rank| happened.contains(&Happened::Listening { rank }));
+        }
         happened
     }
 
-    /// Ends what members left behind, and lets the output be written.
-    pub(super) async fn finish_all(mut self) -> usize {
-        let left = tree::end_all(LEFT_BEHIND, &mut self.asked);
-        self.output.finish().await;
-        left
+    /// When all of a stop have to have ended.
+    pub(super) fn stop_limit(&self) -> Option<Instant> {
+        self.stop.limit()
+    }
+
+    /// Ends what members left behind, and lets the output be written until the deadline.
+    pub(super) async fn finish_all(mut self, deadline: &Deadline) -> Finished {
+        self.stand_ins.see_out().await;
+        let stuck = if self.given_up { STUCK_STILL } else { STUCK };
+        let left = tree::end_all(LEFT_BEHIND, stuck, &mut self.asked);
+        let drained = self.output.finish(deadline).await;
+        Finished { left, drained, heard: self.heard }
     }
 }
 
-fn spawn(launch: &Launch) -> std::io::Result<(u32, pipe::Receiver, pipe::Receiver)> {
+fn spawn(
+    launch: &Launch,
+    descriptors: DescriptorLimit,
+) -> std::io::Result<(u32, pipe::Receiver, pipe::Receiver)> {
     let (stdout, child_stdout) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (stderr, child_stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     _ = std::fs::remove_file(&launch.error_file);
@@ -341,18 +419,51 @@ fn spawn(launch: &Launch) -> std::io::Result<(u32, pipe::Receiver, pipe::Receive
         .stdin(Stdio::null())
         .stdout(child_stdout)
         .stderr(child_stderr);
-    let pid = sys::spawn(&mut command)?;
+    let pid = calls::spawn(&mut command, descriptors)?;
     // The child's ends are closed with the command; only members hold them now.
     drop(command);
     Ok((pid, pipe::Receiver::from_owned_fd(stdout)?, pipe::Receiver::from_owned_fd(stderr)?))
 }
 
+/// How long after a look it is looked again whether a member listens that has run for so long. A small part of the time
+/// that it took to start; a smaller one at first, since small servers are up at once.
+fn listen_pause(age: Duration) -> Duration {
+    let part = if age < STARTING { age / 20 } else { age / 8 };
+    part.clamp(LISTEN_CHECK, SELDOM)
+}
+
 /// The first lines that the program left for us.
 fn reason(file: &std::path::Path) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(file).ok()?.take(MAX_REASON).read_to_end(&mut bytes).ok()?;
+    // It may have made anything there: a pipe would be waited at.
+    let file =
+        File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(file).ok()?;
+    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    file.take(MAX_REASON).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let text: String =
         text.trim().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::listen_pause;
+    use std::time::Duration;
+
+    #[test]
+    fn it_is_looked_ever_more_seldom_who_listens() {
+        let pause = |ms| listen_pause(Duration::from_millis(ms)).as_millis();
+        assert_eq!([pause(0), pause(1000), pause(2000)], [50, 50, 100]);
+        assert_eq!([pause(4000), pause(8000), pause(80_000)], [500, 1000, 10_000]);
+        assert_eq!(pause(10_000_000), 60_000);
+        // Looks of one agent between its 5th and its 25th second.
+        let mut looks = 0;
+        let mut age = 5000;
+        while age < 25_000 {
+            age += pause(age) as u64;
+            looks += 1;
+        }
+        assert!(looks < 16, "{looks}");
+    }
 }

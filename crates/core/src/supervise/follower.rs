@@ -1,14 +1,22 @@
 //! A follower: runs its own member, tells the leader, does as it says.
 
-use super::agent::{Notice, Run, RunError, Talk, settled};
-use super::executor::Happened;
+use super::executor::{Executor, Finished};
+use super::following::{Action, Following, Heard};
 use super::launch::prepare;
-use super::signals::{Sensed, Signals, until};
-use crate::outcome::{OwnCode, name};
+use super::losses::{NOT_SHOWN, Tally};
+use super::patience::Patience;
+use super::run::{LogErrors, Notice, Run, RunError, RunSpec, Talk, settled};
+use super::signals::{Signals, until};
+use super::silence::Reports;
+use super::standin::no_stand_in;
+use crate::clock;
+use crate::outcome::{Outcome, OwnCode};
+use crate::plan::Member;
 use crate::ports::HeldPort;
-use crate::rendezvous::message::{Columns, ToLeader, ToMember};
+use crate::process::limits::DescriptorLimit;
+use crate::rendezvous::message::Columns;
 use crate::rendezvous::{Link, RendezvousError};
-use crate::signal;
+use crate::roster::Roster;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
@@ -18,100 +26,125 @@ pub(super) async fn follow(
     mut link: Link,
     columns: Columns,
     port: HeldPort,
+    descriptors: DescriptorLimit,
     signals: &mut Signals,
     talk: Talk<'_>,
-) -> Result<u8, RunError> {
+) -> Result<Outcome, RunError> {
     let rank = link.rank;
+    let (roster, executor, spec) = match ready(run, rank, &columns, port, descriptors, talk) {
+        Ok(ready) => ready,
+        Err(error) => {
+            link.fail(error.code(), error.to_string()).await;
+            return Err(error);
+        }
+    };
+    let member = &roster.plan.members[rank as usize];
+    talk(Notice::Start(format!("this is {member}")));
+    let mut follower = Follower { following: Following::new(spec.grace), link, executor, member, talk };
+    follower.perform(Action::Suspend(signals.suspended));
+    follower.perform(Action::Start);
+    let code = follower.run(signals).await;
+    // The leader has its last word when the connection ends: it stays until this agent does.
+    let Follower { executor, talk, link: _link, .. } = follower;
+    let limit = executor.stop_limit().filter(|_| code == OwnCode::Interrupted.code());
+    let (patience, deadline) = Patience::new(limit, spec.grace);
+    let Finished { drained, mut heard, .. } = patience.heed(signals, executor.finish_all(&deadline)).await;
+    if !drained.shown {
+        talk(Notice::Failure(NOT_SHOWN.to_owned()));
+    }
+    // Too late for the leader to hear.
+    let mut lost = Tally::default();
+    for loss in std::iter::from_fn(|| heard.try_recv().ok()).chain(drained.lost) {
+        lost.add(loss, clock::now());
+    }
+    lost.lines().into_iter().for_each(|line| talk(Notice::Failure(line)));
+    let has_failed = code == 0 && !lost.is_empty() && spec.log_errors == LogErrors::Fail;
+    Ok(Outcome::Part { code: if has_failed { OwnCode::OutputLost.code() } else { code } })
+}
+
+/// Does what [`Following`] decides.
+struct Follower<'a> {
+    following: Following,
+    link: Link,
+    executor: Executor,
+    member: &'a Member,
+    talk: Talk<'a>,
+}
+
+impl Follower<'_> {
+    /// Until everything has ended; the exit code.
+    async fn run(&mut self, signals: &mut Signals) -> u8 {
+        let mut reports = Reports::new(clock::now());
+        loop {
+            if let Some(code) = self.following.code() {
+                return code;
+            }
+            let wake = self.executor.wake.clone();
+            let next = self.executor.next_poll().into_iter().chain([reports.next()]).min();
+            let heard = tokio::select! {
+                sensed = signals.next() => Some(Heard::Sensed(sensed)),
+                () = wake.notified() => None,
+                message = self.link.receive(), if self.following.is_led() => Some(match message {
+                    Ok(message) => Heard::Leader(message),
+                    Err(error) => Heard::LeaderLost(error.to_string()),
+                }),
+                () = until(next) => None,
+            };
+            heard.into_iter().for_each(|heard| self.hear(heard));
+            for happened in self.executor.poll() {
+                self.hear(Heard::Member(happened));
+            }
+            // Only a launcher has children that are no members.
+            self.executor.strays.clear();
+            let last = self.executor.last_output.get(&self.member.rank).and_then(|last| last.get());
+            if reports.is_due(last, clock::now()) {
+                self.hear(Heard::Wrote);
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        for action in self.following.next(heard, clock::now()) {
+            tracing::debug!("the follower does {action:?}");
+            self.perform(action);
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        let rank = self.member.rank;
+        match action {
+            Action::Say(notice) => (self.talk)(notice),
+            Action::SayNoStandIn(why) => (self.talk)(Notice::Failure(no_stand_in(self.member, &why))),
+            Action::Tell(message) => self.link.send(message),
+            Action::Start => {
+                if let Some(happened) = self.executor.start(rank) {
+                    self.hear(Heard::Member(happened));
+                }
+            }
+            Action::StandIn => self.executor.stand_in(rank),
+            Action::Signal(number) => self.executor.signal(number),
+            Action::Suspend(on) => self.executor.suspend(on),
+            Action::Stop(grace) => self.executor.stop(grace),
+            Action::Kill => self.executor.kill(),
+        }
+    }
+}
+
+/// Everything that its member needs to start.
+fn ready(
+    run: Run,
+    rank: u32,
+    columns: &Columns,
+    port: HeldPort,
+    descriptors: DescriptorLimit,
+    talk: Talk<'_>,
+) -> Result<(Roster, Executor, RunSpec), RunError> {
     let members = columns
         .members(run.plan.world())
         .ok_or_else(|| RendezvousError::Refused { why: "its roster does not fit the world".to_owned() })?;
     let deadline =
         columns.deadline.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
     let (roster, environ, spec) = settled(run, rank, columns.attempt, deadline, members)?;
-    let mut executor = prepare(&roster, HashMap::from([(rank, port)]), &spec, &environ, talk)?;
-    talk(Notice::Start(format!("this is {}", name(&roster.plan.members[rank as usize]))));
-    let mut own = Own { ended: false, lost: None, interrupted: None, done: None };
-    own.report(executor.start(rank).into_iter().collect(), &link).await;
-    while own.code().is_none() {
-        let wake = executor.wake.clone();
-        let next = executor.next_poll();
-        tokio::select! {
-            sensed = signals.next() => match sensed {
-                Sensed::Child => {}
-                Sensed::Signal(number) => if !signal::ends_the_job(number) {
-                    executor.signal(number);
-                } else if own.interrupted.replace(number).is_some() {
-                    executor.kill();
-                } else {
-                    talk(Notice::Line(format!("{} came: stopping", signal::name(number))));
-                    link.send(ToLeader::Interrupted { signal: number }).await;
-                    executor.stop(spec.grace);
-                },
-            },
-            () = wake.notified() => {}
-            message = link.receive(), if own.lost.is_none() && own.done.is_none() => match message {
-                Ok(ToMember::Stop { grace_ms }) => executor.stop(Duration::from_millis(grace_ms)),
-                Ok(ToMember::Kill) => executor.kill(),
-                Ok(ToMember::Signal { number }) if !signal::ends_the_job(number) => executor.signal(number),
-                Ok(ToMember::Restart) => {
-                    own.ended = false;
-                    own.report(executor.start(rank).into_iter().collect(), &link).await;
-                }
-                Ok(ToMember::Goodbye { code, summary }) => {
-                    for line in summary {
-                        talk(Notice::Verdict(line));
-                    }
-                    own.done = Some(code);
-                    // Nothing more will come; whatever still runs ends now.
-                    if !own.ended {
-                        executor.kill();
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    talk(Notice::Failure(format!("the leader is lost ({error}): stopping")));
-                    own.lost = Some(error.to_string());
-                    executor.stop(spec.grace);
-                }
-            },
-            () = until(next) => {}
-        }
-        own.report(executor.poll(), &link).await;
-    }
-    executor.finish_all().await;
-    Ok(own.code().unwrap_or_default())
-}
-
-/// What a follower knows of its own end.
-struct Own {
-    ended: bool,
-    lost: Option<String>,
-    interrupted: Option<i32>,
-    /// The job's exit code, from the leader.
-    done: Option<u8>,
-}
-
-impl Own {
-    async fn report(&mut self, happened: Vec<Happened>, link: &Link) {
-        for happened in happened {
-            match happened {
-                Happened::Started { pid, served, .. } => link.send(ToLeader::Started { pid, served }).await,
-                Happened::Listening { .. } => link.send(ToLeader::Listening).await,
-                Happened::Ended { ended, .. } => {
-                    self.ended = true;
-                    link.send(ToLeader::Ended(ended)).await;
-                }
-            }
-        }
-    }
-
-    /// The exit code, once everything has ended.
-    fn code(&self) -> Option<u8> {
-        match (self.ended, self.done, &self.lost, self.interrupted) {
-            (true, Some(code), ..) => Some(code),
-            (true, None, Some(_), Some(_)) => Some(OwnCode::Interrupted.code()),
-            (true, None, Some(_), None) => Some(OwnCode::LeaderLost.code()),
-            _ => None,
-        }
-    }
+    let (executor, _) = prepare(&roster, HashMap::from([(rank, port)]), descriptors, &spec, &environ, talk)?;
+    Ok((roster, executor, spec))
 }

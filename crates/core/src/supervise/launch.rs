@@ -1,28 +1,35 @@
 //! From a roster to launches: variables and files.
 
-use super::agent::{Notice, RunError, RunSpec, Talk, io};
-use super::executor::{Executor, Launch};
+use super::executor::Executor;
+use super::member::Launch;
 use super::output::Output;
+use super::run::{Notice, RunError, RunSpec, Talk, io};
+use super::standin::StandIns;
 use crate::environ::Environ;
 use crate::framework::{Extras, child_env};
+use crate::lane::Losses;
 use crate::ports::HeldPort;
+use crate::process::limits::DescriptorLimit;
 use crate::roster::Roster;
 use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// Launches of this agent's members, with all their variables and files.
 pub(super) fn prepare(
     roster: &Roster,
     held: HashMap<u32, HeldPort>,
+    descriptors: DescriptorLimit,
     spec: &RunSpec,
     environ: &Environ,
     talk: Talk<'_>,
-) -> Result<Executor, RunError> {
+) -> Result<(Executor, Losses), RunError> {
     let plan = &roster.plan;
     let roster_file = spec.private.join("roster.json");
-    std::fs::write(&roster_file, roster.to_json()).map_err(io("the roster file"))?;
+    std::fs::write(&roster_file, roster.to_json()).map_err(io(&roster_file.display().to_string()))?;
     let log_folder = spec.log_dir.as_ref().map(|folder| folder.join(format!("attempt-{}", plan.attempt)));
     if let Some(folder) = &log_folder {
-        std::fs::create_dir_all(folder).map_err(io("--log-dir"))?;
+        std::fs::create_dir_all(folder).map_err(io(&format!("--log-dir {}", folder.display())))?;
     }
     let mut launches = Vec::new();
     for (rank, port) in held {
@@ -53,6 +60,11 @@ pub(super) fn prepare(
             port: Some(port),
         });
     }
-    let output = Output::new(spec.style.clone(), log_folder.is_some()).map_err(io("output"))?;
-    Executor::new(launches, output).map_err(io("log files"))
+    let wake = Arc::new(Notify::new());
+    let (losses, heard) = Losses::new(wake.clone());
+    let output =
+        Output::new(spec.style.clone(), log_folder.is_some(), losses.clone()).map_err(io("output"))?;
+    let mut executor = Executor::new(launches, output, (wake, heard), descriptors).map_err(io("log file"))?;
+    executor.stand_ins = StandIns::new(spec.stand_in.clone(), &spec.private);
+    Ok((executor, losses))
 }

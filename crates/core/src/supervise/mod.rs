@@ -1,31 +1,57 @@
-//! Running members: the only room that starts processes and sends signals.
+//! Running members: the only room that decides to start processes and to send signals; [`crate::process`] does it.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `guard` | why nothing survives, even SIGKILL of the agent |
-//! | `agent` | what a run is; all members here, or one of many |
+//! | `run` | what a run is, what is told of it, and what can go wrong |
+//! | `agent`, `event_loop` | all members here, or one of many |
 //! | `conductor` | the event loop that decides, for all members here or as the leader |
+//! | `others` | the members that other agents run |
+//! | `closing` | the end of a job: everyone is told, and what it came to is said |
 //! | `follower` | the event loop of one member that follows the leader |
-//! | `step` | launcher mode: starts the step and leads it |
+//! | `following` | what it does with what it hears |
+//! | `step`, `launcher` | launcher mode: starts the step and leads it |
 //! | `launch` | from a roster to launches |
-//! | `executor` | this agent's own members: start, stop, reap |
-//! | `output` | what they write |
+//! | `executor`, `member` | this agent's own members: start, stop, reap |
+//! | `stop` | how they are stopped: asked, given a grace, killed |
+//! | `restarts` | who is started again, and when |
+//! | `report` | what is said and written of a job while it runs |
+//! | `output`, `log_file`, `losses` | what they write, and what of it could not be written |
+//! | `patience` | how long the last of it is waited for |
+//! | `standin` | servers that stand in for members that have finished |
+//! | `silence` | what it may be when nobody writes anything |
+//! | `rollcall` | who has finished and who still runs, every minute |
 //! | `signals` | what comes in, as events |
-//! | `tree`, `sys` | process trees; the system calls that have no safe form |
 
 mod agent;
+mod closing;
 mod conductor;
+mod event_loop;
 mod executor;
 mod follower;
+mod following;
 pub mod guard;
 mod launch;
+mod launcher;
+mod log_file;
+mod losses;
+mod member;
+mod others;
 mod output;
+mod patience;
+mod report;
+mod restarts;
+mod rollcall;
+mod run;
 mod signals;
+mod silence;
+mod standin;
 mod step;
-mod sys;
-mod tree;
+mod stop;
 
-pub use agent::{ClosingRow, Notice, Requeue, Run, RunError, RunSpec, run_here, run_member};
+pub use agent::{run_here, run_member};
+pub use launcher::Launcher;
 pub use output::OutputStyle;
+pub use run::{ClosingRow, LogErrors, Notice, Requeue, Run, RunError, RunSpec};
+pub use standin::StandInCommand;
 pub use step::run_step;
-pub(crate) use sys::{dies_with_us, is_ignored};

@@ -1,13 +1,12 @@
 //! The options of `run` that `submit` takes too, handed on as they were typed.
 
 use crate::args::JobArgs;
-use crate::exit::Failure;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args as _, Command};
-use std::ffi::OsStr;
 
-/// `--ps 1 --grace 60s`: what was typed, and nothing else.
-pub(super) fn options(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+/// `--ps=1 --grace=60s`: what was typed, and nothing else. A value may look like an option (`--prefix=--x`), so
+/// it always stands in one word with its name.
+pub(super) fn options(matches: &ArgMatches) -> Vec<String> {
     let mut words = Vec::new();
     let command = JobArgs::augment_args(Command::new("run"));
     for argument in command.get_arguments() {
@@ -16,31 +15,46 @@ pub(super) fn options(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
         if matches.value_source(id) != Some(ValueSource::CommandLine) {
             continue;
         }
-        let flag = format!("--{long}");
         if !argument.get_action().takes_values() {
-            words.push(flag);
+            words.push(format!("--{long}"));
             continue;
         }
-        for occurrence in matches.get_raw_occurrences(id).into_iter().flatten() {
-            words.push(flag.clone());
-            words.extend(occurrence.map(OsStr::to_string_lossy).map(String::from));
+        for mut occurrence in matches.get_raw_occurrences(id).into_iter().flatten() {
+            // An option whose value may be left out has none here, or its default.
+            words.push(match occurrence.next() {
+                Some(value) => format!("--{long}={}", value.to_string_lossy()),
+                None => format!("--{long}"),
+            });
         }
     }
-    // A value may look like an option: --host-suffix -ib.
-    Ok(join_dashed(words))
+    words
 }
 
-/// `--host-suffix`, `-ib` as one word, `--host-suffix=-ib`.
-fn join_dashed(words: Vec<String>) -> Vec<String> {
-    let mut joined: Vec<String> = Vec::with_capacity(words.len());
-    for word in words {
-        match joined.last_mut() {
-            Some(flag) if word.starts_with('-') && !word.starts_with("--") => {
-                flag.push('=');
-                flag.push_str(&word);
-            }
-            _ => joined.push(word),
-        }
+#[cfg(test)]
+mod tests {
+    use super::options;
+    use crate::args::Args;
+    use clap::CommandFactory;
+
+    #[test]
+    fn what_was_typed_is_handed_on_in_one_word_each() {
+        let handed_on = |typed: &str| {
+            let words = ["rallypoint", "submit", "slurm"].into_iter().chain(typed.split(' '));
+            let matches = Args::command().get_matches_from(words.chain(["--", "python"]));
+            let (_, submit) = matches.subcommand().unwrap();
+            options(submit.subcommand().unwrap().1).join(" ")
+        };
+        assert_eq!(handed_on("-n 4 --prefix=--x --ps 1"), "--ps=1 --prefix=--x");
+        assert_eq!(
+            handed_on("--host-suffix -ib --quiet --grace 60s"),
+            "--host-suffix=-ib --grace=60s --quiet"
+        );
+        assert_eq!(
+            handed_on("--restart worker=3 --restart ps=1 --srun-args=--exact --job=-7 --meet=."),
+            "--srun-args=--exact --meet=. --job=-7 --restart=worker=3 --restart=ps=1"
+        );
+        assert_eq!(handed_on("--requeue-on --time 5"), "--requeue-on=42");
+        assert_eq!(handed_on("--requeue-on 7"), "--requeue-on=7");
+        assert_eq!(handed_on("--prefix="), "--prefix=");
     }
-    joined
 }

@@ -1,39 +1,59 @@
-//! `rallypoint submit`: a job script from what one would type, submitted. One file a scheduler.
+//! `rallypoint submit`: a job script from what one would type, submitted. What is the scheduler's own is in its room.
 
-mod hand_in;
 mod handed_on;
-mod htcondor;
-mod slurm;
 
 use crate::args::{SubmitCommand, SubmitJobArgs};
+use crate::commands::print;
 use crate::config::Config;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, say};
+use crate::program::{NoProgram, must_exist};
+use crate::settings;
 use clap::ArgMatches;
-use rallypoint::machine::{find_on_path, is_executable};
-use rallypoint::submit::Work;
-use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use rallypoint::process::find_on_path;
+use rallypoint::scheduler::submit::{HandedIn, Order, Told, Work, script_of};
+use std::path::PathBuf;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 enum CannotSubmit {
-    #[error(
-        "{program} is not a program that can be run; hint: give its path, put it on PATH, or name an --env that brings it"
-    )]
-    NoProgram { program: String },
+    #[error("{program} is not on PATH; hint: give its path, or name an --env that brings it")]
+    NotOnPath { program: String },
     #[error("{} does not exist in {}; hint: the job starts in the directory that it is submitted from", script.display(), folder.display())]
     NoScript { script: PathBuf, folder: PathBuf },
     #[error("{argument} is not text, and a job script is; hint: rename it")]
     NotText { argument: String },
 }
 
-pub(super) fn run(command: &SubmitCommand, matches: &ArgMatches) -> Result<Exit, Failure> {
+pub(super) fn run(args: &SubmitCommand, matches: &ArgMatches) -> Result<Exit, Failure> {
     let config = Config::read()?;
-    match command {
-        SubmitCommand::Slurm(args) => slurm::run(args, matches, &config),
-        SubmitCommand::Htcondor(args) => htcondor::run(args, matches, &config),
+    let work = work(&args.job, matches, &config)?;
+    let command: Vec<String> =
+        args.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let order = Order {
+        given: args.given.clone(),
+        roles: settings::role_request(&args.job.handed_on.roles)?,
+        grace: args.job.handed_on.ending.grace,
+        work,
+        command: &command,
+        own: &std::env::current_exe()?,
+    };
+    let submission = args.to.prepare(order)?;
+    if args.job.dry_run {
+        return print(submission.script().as_bytes());
     }
+    let HandedIn { id, said } = submission.hand_in()?;
+    said.iter().for_each(|line| say(line));
+    print(format!("{id}\n").as_bytes())?;
+    if !args.job.wait {
+        return Ok(Exit::Success);
+    }
+    // Ctrl-C leaves the job running.
+    let mut failed = None;
+    let code = submission.follow(&id, &mut |told| match told {
+        Told::Line(line) => say(&line),
+        Told::Output(bytes) => failed = failed.take().or(print(bytes).err()),
+    })?;
+    failed.map_or(Ok(Exit::Run(code)), Err)
 }
 
 /// What the job does, once it has its allocation. Whatever can be found wrong now is found now: a job may
@@ -48,12 +68,12 @@ fn work(args: &SubmitJobArgs, matches: &ArgMatches, config: &Config) -> Result<W
     let setup = args.env.as_deref().map(|name| config.environment(name)).transpose()?;
     let folder = std::env::current_dir()?;
     let path = std::env::var("PATH").ok();
-    let found = match program.contains('/') {
-        true => is_executable(&folder.join(&program)),
-        false => setup.is_some() || find_on_path(&program, path.as_deref()).is_some(),
-    };
-    if !found {
-        return Err(CannotSubmit::NoProgram { program }.into());
+    // An environment may bring what is not on this PATH.
+    if setup.is_none() || program.contains('/') {
+        must_exist(&program, &folder, path.as_deref()).map_err(|why| match why {
+            NoProgram::NotOnPath { program } => Failure::from(CannotSubmit::NotOnPath { program }),
+            other => other.into(),
+        })?;
     }
     if let Some(script) = script_of(&command).filter(|script| !folder.join(script).exists()) {
         return Err(CannotSubmit::NoScript { script: PathBuf::from(script), folder }.into());
@@ -65,7 +85,7 @@ fn work(args: &SubmitJobArgs, matches: &ArgMatches, config: &Config) -> Result<W
         false => text(&own.to_string_lossy(), own.to_str())?,
     };
     let mut words = vec![own, "run".to_owned()];
-    words.extend(handed_on::options(matches)?);
+    words.extend(handed_on::options(matches));
     words.push("--".to_owned());
     words.extend(command);
     let made_by = std::env::args_os()
@@ -80,69 +100,4 @@ fn work(args: &SubmitJobArgs, matches: &ArgMatches, config: &Config) -> Result<W
 
 fn text(shown: &str, text: Option<&str>) -> Result<String, CannotSubmit> {
     text.map(str::to_owned).ok_or_else(|| CannotSubmit::NotText { argument: shown.to_owned() })
-}
-
-/// The script's name says more than its interpreter's.
-fn job_name(command: &[OsString]) -> Option<String> {
-    let script = command.iter().find(|word| word.to_string_lossy().ends_with(".py"));
-    Some(Path::new(script.or(command.first())?).file_stem()?.to_string_lossy().into_owned())
-}
-
-fn say(line: &str) {
-    _ = writeln!(std::io::stderr(), "rallypoint: {line}");
-}
-
-/// The file that an interpreter is to run: `train.py` of `python -u train.py`.
-fn script_of(command: &[String]) -> Option<&str> {
-    let program = Path::new(&command[0]).file_name()?.to_str()?;
-    let is_python = program.starts_with("python");
-    if !is_python && !["sh", "bash", "zsh", "perl", "ruby", "julia"].contains(&program) {
-        return None;
-    }
-    let mut words = command[1..].iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            // Options of Python that take a value of their own.
-            "-W" | "-X" | "--check-hash-based-pycs" if is_python => _ = words.next(),
-            // Code or a module instead of a file, or something we do not know.
-            option
-                if option.starts_with('-')
-                    && (!is_python || option.len() > 2 || "-c-m-".contains(option)) =>
-            {
-                return None;
-            }
-            option if option.starts_with('-') => {}
-            file => return Some(file),
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::script_of;
-
-    #[test]
-    fn the_script_of_an_interpreter() {
-        let script = |line: &str| {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            script_of(&words).map(str::to_owned)
-        };
-        let found = |line: &str| script(line).unwrap_or_else(|| "-".to_owned());
-        assert_eq!(found("python train.py"), "train.py");
-        assert_eq!(found("/opt/bin/python3.11 -u -W ignore train.py -c x"), "train.py");
-        assert_eq!(found("bash job.sh"), "job.sh");
-        for none in [
-            "python -m train",
-            "python -c code",
-            "python -",
-            "python",
-            "bash -c x",
-            "bash -x job.sh",
-            "./train",
-            "env python x.py",
-        ] {
-            assert_eq!(found(none), "-", "{none}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! What Slurm's own commands are asked: how much time is left, and to run a job again.
 
 use crate::environ::Environ;
-use crate::machine::{find_on_path, run_with_limit};
+use crate::process::{find_on_path, run_with_limit};
 use crate::variables as var;
 use std::ffi::OsString;
 use std::process::Command;

@@ -14,7 +14,7 @@ pub enum CountsError {
     TooMany { found: u64 },
 }
 
-/// One number a host.
+/// One number per host.
 pub(super) fn parse_counts(text: &str, hosts: usize) -> Result<Vec<u32>, CountsError> {
     let (runs, total) = parse_runs(text)?;
     if total != hosts as u64 {

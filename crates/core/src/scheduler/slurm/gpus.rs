@@ -1,6 +1,6 @@
 //! GPUs as Slurm bound them: the whole host's, or already this task's alone.
 
-use crate::devices::{self, DeviceList, MaskError};
+use crate::devices::{DeviceList, MaskError};
 use crate::environ::Environ;
 use crate::machine::GpuProbe;
 use crate::variables as var;
@@ -19,7 +19,7 @@ pub(super) enum OwnGpus {
 pub(super) fn own_gpus(environ: &Environ) -> Result<OwnGpus, MaskError> {
     let on_node: Option<u32> =
         environ.get_nonempty(var::SLURM_GPUS_ON_NODE).and_then(|text| text.parse().ok());
-    Ok(match (devices::mask(environ)?, on_node) {
+    Ok(match (environ.gpu_mask()?, on_node) {
         (Some(mask), Some(on_node)) if mask.len() < on_node as usize => OwnGpus::Bound(mask),
         (Some(mask), _) => OwnGpus::Shared(mask),
         (None, Some(count)) if count > 0 => match &environ.gpus {

@@ -18,7 +18,7 @@ pub(super) enum Distribution {
     Block,
     Cyclic,
     Plane(u32),
-    /// A host a rank, from the host file where it could be read.
+    /// A host per rank, from the host file where it could be read.
     Arbitrary(Option<Vec<String>>),
     /// A word this version does not know.
     Unknown(String),
@@ -123,7 +123,7 @@ fn deal(hosts: &[usize], counts: &[u32], size: u32) -> Vec<u32> {
     dealt
 }
 
-/// One line a rank; believed only if it gives every host the number of tasks that Slurm says.
+/// One line per rank; believed only if it gives every host the number of tasks that Slurm says.
 fn by_host_file(shape: &Shape<'_>, lines: &[String]) -> Result<Vec<u32>, String> {
     let index: std::collections::HashMap<&str, u32> =
         shape.hosts.iter().enumerate().map(|(index, name)| (name.as_str(), index as u32)).collect();

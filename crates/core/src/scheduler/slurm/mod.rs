@@ -1,545 +1,146 @@
-//! Slurm: a task of a step, a batch script, or a shell under `salloc`.
+//! Slurm: everything about it.
 //!
-//! Variables of the step come before those of the job: in a step smaller than its job
-//! `SLURM_JOB_NODELIST` stays the job's. Every file of `tests/fixtures/slurm` is a real task's
-//! environment, from Slurm 22.05, 24.11 and 26.05; `tests/slurm_captures.rs` checks all of them.
+//! | file | subject |
+//! |---|---|
+//! | `allocation` | a task of a step, a batch script, or a shell under `salloc`, from its variables |
+//! | `layout`, `counts`, `gpus`, `resources`, `error` | parts of that |
+//! | `pmi`, `meet` | how the tasks of a step find each other |
+//! | `launcher` | the `srun` that launcher mode starts |
+//! | `control` | what Slurm's own commands are asked: time left, requeue |
+//! | `submit`, `script`, `follow` | batch scripts, handed in and followed |
 
+mod allocation;
 pub mod control;
 mod counts;
+mod error;
+mod follow;
 mod gpus;
+mod launcher;
 mod layout;
+mod meet;
+pub mod pmi;
+mod resources;
+mod script;
+mod submit;
 
-use super::AllocationError;
-use crate::allocation::{Allocation, Host, HostGpus, Place, Scheduler, Slot};
-use crate::devices::DeviceList;
-use crate::environ::Environ;
-use crate::hostlist::{HostList, HostListError};
-use crate::roles::MAX_MEMBERS;
-use crate::variables as var;
-use counts::parse_counts;
-use gpus::{OwnGpus, others_look_alike, own_gpus};
-use layout::{Distribution, Groups, Position, Shape};
-use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
-use thiserror::Error;
-
+pub use allocation::{Context, allocation, context, step_name};
 pub use counts::{CountsError, expand_counts};
+pub use error::SlurmError;
 
-#[derive(Debug, Error)]
-pub enum SlurmError {
-    #[error("{variable} is not set, so this is no Slurm job; hint: run it under srun or sbatch, or use --on local", variable = var::SLURM_JOB_ID)]
-    NoJob,
-    #[error("{variable} is not set, though {} is; hint: start it with srun", var::SLURM_JOB_ID)]
-    NotInStep { variable: &'static str },
-    #[error("{variable}={value} is not a number")]
-    NotANumber { variable: &'static str, value: String },
-    #[error("{variable}: {source}")]
-    HostList { variable: String, source: HostListError },
-    #[error("{variable} names {host} twice, and a host can be in a step once")]
-    HostTwice { variable: String, host: String },
-    #[error("{variable}={value}: {source}")]
-    Counts { variable: String, value: String, source: CountsError },
-    #[error("{variable}={value} gives {found} tasks, though {other}={expected}")]
-    Sum { variable: String, value: String, found: u64, other: &'static str, expected: u32 },
-    #[error("{variable}={value} is outside of the step's {world} tasks")]
-    RankOutside { variable: &'static str, value: String, world: u32 },
-    #[error(
-        "{variable}={value}: expected ranks of this host, {rank} (this task's own) among them; hint: are these variables of one and the same step?"
-    )]
-    Neighbours { variable: &'static str, value: String, rank: u32 },
-    #[error("{variable}={value} is not a list of ports; hint: srun --resv-ports gives 12000-12003")]
-    Ports { variable: &'static str, value: String },
-    #[error("{world} tasks are more than {MAX_MEMBERS}")]
-    TooMany { world: u64 },
-}
+use super::submit::Submit;
+use super::{
+    AllocationError, LaunchRequest, MeetRequest, PlaceError, RequeueError, Scheduler, SchedulerError,
+    Surroundings,
+};
+use crate::allocation::{Allocation, HostNames, Source};
+use crate::environ::Environ;
+use crate::rendezvous::WayToMeet;
+use crate::roles::RoleRequest;
+use crate::supervise::{Launcher, Requeue};
+use crate::variables::{self as var, Family, Variable};
+use std::time::SystemTime;
 
-/// Where in a job this process stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Context {
-    /// A task that `srun` started.
-    Step,
-    /// A batch script, a shell under `salloc`, an interactive step: there is an allocation, and the
-    /// step is still to be started.
-    Launcher,
-}
+/// Slurm's room.
+#[derive(Debug)]
+pub struct Slurm;
 
-/// Step ids from here on are Slurm's own: batch script, external and interactive step. Newer versions
-/// write them as negative numbers (-5), older ones as 4294967291.
-const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
+pub const SOURCE: Source = Source {
+    name: "slurm",
+    title: "Slurm",
+    heading: "Slurm",
+    hosts: HostNames::Scheduler,
+    shares_output: true,
+};
 
-/// Tells a task of a step from a batch script or a shell.
-///
-/// A batch script has `SLURM_PROCID=0` too, and one that was submitted from inside a step has even that
-/// step's `SLURM_STEP_*`. `SLURM_UMASK` was in every one of 2,700 step tasks and in none of 300 batch
-/// scripts (22.05, 24.11, 26.05). Only a `salloc` inside a step hands it on; there the hosts differ.
-pub fn context(environ: &Environ) -> Context {
-    let step_id = environ.get_nonempty(var::SLURM_STEP_ID).or(environ.get_nonempty(var::SLURM_STEPID));
-    let is_ordinary = match step_id {
-        Some(id) => id.parse::<u32>().is_ok_and(|id| id < FIRST_SPECIAL_STEP),
-        // Written by hand: Slurm itself always gives a step's task its id.
-        None => environ.get_nonempty(var::SLURM_STEP_NODELIST).is_some(),
-    };
-    if !is_ordinary
-        || environ.get_nonempty(var::SLURM_PROCID).is_none()
-        || is_batch_with_leaked_step(environ)
-        || is_outside_of_job(environ)
-    {
-        return Context::Launcher;
+impl Scheduler for Slurm {
+    fn source(&self) -> Source {
+        SOURCE
     }
-    Context::Step
-}
 
-/// `212.0`: the step, which is the same for all its tasks, those of other het groups too. Two steps of one
-/// job must not meet.
-pub fn step_name(environ: &Environ) -> Option<String> {
-    let job = environ.get_nonempty(var::SLURM_JOB_ID).or(environ.get_nonempty(var::SLURM_JOBID))?;
-    let step = environ.get_nonempty(var::SLURM_STEP_ID).or(environ.get_nonempty(var::SLURM_STEPID))?;
-    (context(environ) == Context::Step).then(|| format!("{job}.{step}"))
-}
-
-/// True for a batch script whose `SLURM_STEP_*` belong to the step that submitted it.
-fn is_batch_with_leaked_step(environ: &Environ) -> bool {
-    let is = |variable, value| environ.get(variable) == Some(value);
-    // What slurmd gives every batch script.
-    is(var::SLURM_PROCID, "0")
-        && is(var::SLURM_NODEID, "0")
-        && is(var::SLURM_LOCALID, "0")
-        && is(var::SLURM_GTIDS, "0")
-        && environ.get(var::SLURM_TASK_PID).is_some()
-        && environ.get(var::SLURM_UMASK).is_none()
-}
-
-/// True if the step's hosts are not the job's: a `salloc` shell that was started inside another job's step.
-fn is_outside_of_job(environ: &Environ) -> bool {
-    let list = |variable| environ.get_nonempty(variable)?.parse::<HostList>().ok();
-    let (Some(step), Some(job)) = (list(var::SLURM_STEP_NODELIST), list(var::SLURM_JOB_NODELIST)) else {
-        return false;
-    };
-    if step == job || het_size(environ) > 1 {
-        return false;
+    fn proof(&self) -> &'static [&'static str] {
+        &[var::SLURM_JOB_ID, var::SLURM_JOBID]
     }
-    let of_job: std::collections::HashSet<String> = job.names().collect();
-    step.names().any(|name| !of_job.contains(&name))
-}
 
-pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
-    let job = environ.get_nonempty(var::SLURM_JOB_ID).or(environ.get_nonempty(var::SLURM_JOBID));
-    if job.is_none() && environ.get_nonempty(var::SLURM_STEP_NODELIST).is_none() {
-        return Err(SlurmError::NoJob.into());
+    fn allocation(&self, environ: &Environ, _roles: &RoleRequest) -> Result<Allocation, AllocationError> {
+        allocation(environ)
     }
-    let Placed { hosts: names, layout, me, own_host, mut notes } = match context(environ) {
-        Context::Step => step(environ)?,
-        Context::Launcher => launcher(environ)?,
-    };
-    let mut hosts: Vec<Host> = names.into_iter().map(Host::new).collect();
-    let mut slots: Vec<Slot> = layout.into_iter().map(|place| Slot { place, cpus: None }).collect();
-    give_cpus(environ, &hosts, &mut slots, own_host)?;
-    let bound = give_gpus(environ, &mut hosts, own_host, &mut notes)?;
-    Ok(Allocation {
-        scheduler: Scheduler::Slurm,
-        job: job.map(str::to_owned),
-        attempt: number(environ, var::SLURM_RESTART_COUNT)?.unwrap_or(0),
-        apart: None,
-        hosts,
-        slots,
-        me,
-        bound: bound.filter(|_| me.is_some()),
-        deadline: deadline(environ),
-        ports: reserved_ports(environ, me)?,
-        notes,
-    })
-}
 
-/// Hosts and layout, before CPUs and GPUs.
-struct Placed {
-    hosts: Vec<String>,
-    layout: Vec<Option<Place>>,
-    me: Option<u32>,
-    /// Index of the host this process is on.
-    own_host: Option<usize>,
-    notes: Vec<String>,
-}
-
-fn step(environ: &Environ) -> Result<Placed, SlurmError> {
-    let nodes_variable =
-        first_set(environ, &[var::SLURM_STEP_NODELIST, var::SLURM_JOB_NODELIST, var::SLURM_NODELIST])
-            .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_NODELIST })?;
-    let counts_variable = first_set(environ, &[var::SLURM_STEP_TASKS_PER_NODE, var::SLURM_TASKS_PER_NODE])
-        .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_TASKS_PER_NODE })?;
-    let mut hosts = host_names(environ, nodes_variable)?;
-    let mut counts = host_counts(environ, counts_variable, hosts.len())?;
-    let world: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-    let world = u32::try_from(world)
-        .ok()
-        .filter(|&world| u64::from(world) <= MAX_MEMBERS)
-        .ok_or(SlurmError::TooMany { world })?;
-    if let Some(expected) = number(environ, var::SLURM_STEP_NUM_TASKS)?
-        && expected != world
-    {
-        let value = environ.get(counts_variable).unwrap_or_default().to_owned();
-        let variable = counts_variable.to_owned();
-        return Err(SlurmError::Sum {
-            variable,
-            value,
-            found: world.into(),
-            other: var::SLURM_STEP_NUM_TASKS,
-            expected,
-        });
+    fn variables(&self) -> Vec<Variable> {
+        var::of(Family::Scheduler(SOURCE.name))
     }
-    let rank =
-        number(environ, var::SLURM_PROCID)?.ok_or(SlurmError::NotInStep { variable: var::SLURM_PROCID })?;
-    if rank >= world {
-        let value = rank.to_string();
-        return Err(SlurmError::RankOutside { variable: var::SLURM_PROCID, value, world });
+
+    fn named_files(&self) -> &'static [&'static str] {
+        &[var::SLURM_HOSTFILE]
     }
-    let neighbours = neighbours(environ, rank, world)?;
-    let node_id = number(environ, var::SLURM_NODEID)?;
-    let own_host = match environ.get_nonempty(var::SLURMD_NODENAME) {
-        Some(name) => hosts.iter().position(|host| host == name).unwrap_or_else(|| {
-            // Not a host of the step, by its name: what I see of myself still holds.
-            hosts.push(name.to_owned());
-            counts.push(0);
-            hosts.len() - 1
-        }),
-        None => node_id.map_or(0, |id| id as usize).min(hosts.len() - 1),
-    };
-    let groups =
-        het_groups(environ, &hosts, Some(own_host)).unwrap_or_else(|| Groups::One(distribution(environ)));
-    let shape = Shape { hosts: &hosts, counts: &counts, groups };
-    let position = Position {
-        rank,
-        host: own_host,
-        node_id,
-        local_rank: number(environ, var::SLURM_LOCALID)?,
-        neighbours,
-    };
-    // Slurm always tells the neighbours; variables written by hand may not.
-    if environ.get_nonempty(var::SLURM_GTIDS).is_none()
-        && let Some(places) = foreseen(environ, &shape, &position)
-    {
-        let own_host = Some(places[rank as usize].host as usize);
-        let layout = places.into_iter().map(Some).collect();
-        return Ok(Placed { hosts, layout, me: Some(rank), own_host, notes: Vec::new() });
+
+    fn look_around(&self, environ: &Environ) -> Surroundings {
+        let (variables, context): (&[_], _) = match context(environ) {
+            Context::Step => (&STEP_VARIABLES, "a task of a step"),
+            Context::Launcher => {
+                (&JOB_VARIABLES, "inside an allocation but not in a step: start it with srun")
+            }
+        };
+        Surroundings { variables: variables.to_vec(), context: context.to_owned() }
     }
-    let (layout, reason) = layout::place(&shape, &position);
-    Ok(Placed {
-        hosts,
-        layout,
-        me: Some(rank),
-        own_host: Some(own_host),
-        notes: reason.into_iter().collect(),
-    })
-}
 
-/// The layout that the distribution gives, if nothing that is told of this task contradicts it.
-fn foreseen(environ: &Environ, shape: &Shape<'_>, position: &Position) -> Option<Vec<Place>> {
-    let Groups::One(_) = shape.groups else { return None };
-    let places = layout::foresee(shape)?;
-    let own = places.get(position.rank as usize)?;
-    let host_is_told = environ.get_nonempty(var::SLURMD_NODENAME).is_some() || position.node_id.is_some();
-    let agrees = (!host_is_told || own.host as usize == position.host)
-        && position.node_id.is_none_or(|id| id == own.host)
-        && position.local_rank.is_none_or(|local_rank| local_rank == own.local_rank);
-    agrees.then_some(places)
-}
-
-/// The step that a plain `srun` would start here: as many tasks as asked for, one a host otherwise.
-fn launcher(environ: &Environ) -> Result<Placed, SlurmError> {
-    let components = het_components(environ)?;
-    let mut hosts = Vec::new();
-    let mut counts: Option<Vec<u32>> = Some(Vec::new());
-    let mut world = 0u64;
-    let mut members = Vec::new();
-    for component in &components {
-        members.push((hosts.len()..hosts.len() + component.hosts.len()).collect());
-        hosts.extend(component.hosts.iter().cloned());
-        world += component.tasks;
-        counts = counts.zip(component.counts.clone()).map(|(mut all, more)| {
-            all.extend(more);
-            all
-        });
+    fn job_name(&self, environ: &Environ) -> Option<String> {
+        step_name(environ)
     }
-    if world > MAX_MEMBERS {
-        return Err(SlurmError::TooMany { world });
+
+    fn ways(&self) -> &'static [&'static str] {
+        &["pmi"]
     }
-    let groups =
-        if components.len() > 1 { Groups::Several(members) } else { Groups::One(distribution(environ)) };
-    let places = counts.and_then(|counts| layout::foresee(&Shape { hosts: &hosts, counts: &counts, groups }));
-    let mut notes =
-        vec!["inside an allocation but not in a step: this is the step that srun would start".to_owned()];
-    let layout = match places {
-        Some(places) => places.into_iter().map(Some).collect(),
-        None => {
-            notes.push(
-                "hosts are left out: the allocation does not tell how srun will lay out its tasks".to_owned(),
-            );
-            vec![None; world as usize]
-        }
-    };
-    let own_host = environ.get(var::SLURMD_NODENAME).and_then(|me| hosts.iter().position(|host| host == me));
-    Ok(Placed { hosts, layout, me: None, own_host, notes })
-}
 
-/// One component of the allocation; an ordinary job has one.
-struct Component {
-    hosts: Vec<String>,
-    tasks: u64,
-    counts: Option<Vec<u32>>,
-}
-
-fn het_components(environ: &Environ) -> Result<Vec<Component>, SlurmError> {
-    let size = het_size(environ);
-    let suffixes: Vec<String> = (0..size).map_while(|group| group_suffix(environ, group)).collect();
-    if size > 1 && suffixes.len() == size as usize {
-        return suffixes.iter().map(|suffix| component(environ, suffix)).collect();
+    fn way(&self, _name: &str, request: &MeetRequest<'_>) -> Result<WayToMeet, PlaceError> {
+        Ok(WayToMeet::known(meet::pmi(request)?))
     }
-    Ok(vec![component(environ, "")?])
-}
 
-fn component(environ: &Environ, suffix: &str) -> Result<Component, SlurmError> {
-    let named = |variable: &str| format!("{variable}{suffix}");
-    let nodes_variable = [var::SLURM_JOB_NODELIST, var::SLURM_NODELIST]
-        .into_iter()
-        .map(named)
-        .find(|name| environ.get_nonempty(name).is_some())
-        .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_NODELIST })?;
-    let hosts = host_names(environ, &nodes_variable)?;
-    let asked = |variable: &'static str| -> Result<Option<u32>, SlurmError> {
-        match environ.get_nonempty(&named(variable)) {
-            None => Ok(None),
-            Some(value) => match value.parse() {
-                Ok(count) => Ok(Some(count)),
-                Err(_) => Err(SlurmError::NotANumber { variable, value: value.to_owned() }),
-            },
-        }
-    };
-    let tasks = asked(var::SLURM_NTASKS)?;
-    let per_node = asked(var::SLURM_NTASKS_PER_NODE)?;
-    let (tasks, counts) = match (tasks, per_node) {
-        (Some(tasks), _) => {
-            let variable = named(var::SLURM_TASKS_PER_NODE);
-            let counts = match environ.get_nonempty(&variable) {
-                Some(_) => Some(host_counts(environ, &variable, hosts.len())?),
-                None => None,
-            };
-            // Believed only if it is about these tasks: without a number of tasks asked for it counts CPUs.
-            let counts = counts.filter(|counts| {
-                counts.iter().map(|&count| u64::from(count)).sum::<u64>() == u64::from(tasks)
-                    && per_node.is_none_or(|limit| counts.iter().all(|&count| count <= limit))
-            });
-            (u64::from(tasks), counts)
-        }
-        (None, per_node) => {
-            let each = per_node.unwrap_or(1);
-            (hosts.len() as u64 * u64::from(each), Some(vec![each; hosts.len()]))
-        }
-    };
-    Ok(Component { hosts, tasks, counts })
-}
-
-/// The ending of a het group's variables. A direct het `srun` sets only those of the older name; beyond
-/// `SLURM_HET_SIZE` there may be stale ones of an outer job.
-fn group_suffix(environ: &Environ, group: u32) -> Option<String> {
-    ["HET", "PACK"]
-        .into_iter()
-        .map(|word| format!("_{word}_GROUP_{group}"))
-        .find(|suffix| environ.get(&format!("{}{suffix}", var::SLURM_JOB_NODELIST)).is_some())
-}
-
-fn het_size(environ: &Environ) -> u32 {
-    environ.get_nonempty(var::SLURM_HET_SIZE).and_then(|size| size.parse().ok()).unwrap_or(1).clamp(1, 4096)
-}
-
-/// The het groups that a step's hosts belong to; `None` for a step of one group.
-fn het_groups(environ: &Environ, hosts: &[String], own: Option<usize>) -> Option<Groups> {
-    let size = het_size(environ);
-    if size < 2 || hosts.len() < 2 {
-        return None;
-    }
-    let index: HashMap<&str, usize> =
-        hosts.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
-    let mut groups = Vec::new();
-    let mut placed = 0;
-    for group in 0..size {
-        let Some(suffix) = group_suffix(environ, group) else { return Some(Groups::Untold) };
-        let list = environ.get(&format!("{}{suffix}", var::SLURM_JOB_NODELIST)).unwrap_or_default();
-        let Ok(list) = list.parse::<HostList>() else { return Some(Groups::Untold) };
-        let members: Vec<usize> = list.names().filter_map(|name| index.get(name.as_str()).copied()).collect();
-        placed += members.len();
-        if !members.is_empty() {
-            groups.push(members);
+    fn automatic_way(&self, request: &MeetRequest<'_>) -> Result<Option<WayToMeet>, PlaceError> {
+        match request.allocation.me {
+            Some(_) if request.plan.world() > 1 => meet::in_a_step(request).map(Some),
+            _ => request.without_a_way(),
         }
     }
-    let mine_is_told = own.is_none_or(|own| groups.iter().any(|group| group.contains(&own)));
-    match groups.len() {
-        _ if placed != hosts.len() || !mine_is_told => Some(Groups::Untold),
-        1 => None,
-        _ => Some(Groups::Several(groups)),
+
+    fn deadline_question(&self) -> Option<fn(&Environ) -> Option<SystemTime>> {
+        Some(control::ask_deadline)
+    }
+
+    fn requeue(&self, allocation: &Allocation, environ: &Environ) -> Result<Requeue, RequeueError> {
+        let job = allocation.job.clone().ok_or(RequeueError::NoQueue { scheduler: SOURCE.title })?;
+        let command = control::requeue_command(&job, environ.get(var::PATH))
+            .ok_or(RequeueError::NoProgram { program: "scontrol" })?;
+        Ok(Requeue { job, command })
+    }
+
+    fn launcher(&self, request: &LaunchRequest<'_>) -> Option<Result<Launcher, SchedulerError>> {
+        Some(launcher::srun(request).map_err(Into::into))
+    }
+
+    fn submit(&self) -> Option<&'static dyn Submit> {
+        Some(&submit::Sbatch)
     }
 }
 
-fn distribution(environ: &Environ) -> Distribution {
-    let plane = environ.get_nonempty(var::SLURM_DIST_PLANESIZE).and_then(|size| size.parse().ok());
-    match Distribution::parse(environ.get(var::SLURM_DISTRIBUTION), plane) {
-        Distribution::Arbitrary(_) => {
-            let file = environ.file(var::SLURM_HOSTFILE).and_then(|file| file.text.as_ref().ok());
-            Distribution::Arbitrary(file.map(|text| host_file_lines(text)))
-        }
-        other => other,
-    }
-}
+const STEP_VARIABLES: [&str; 11] = [
+    var::SLURM_JOB_ID,
+    var::SLURM_STEP_ID,
+    var::SLURM_STEP_NODELIST,
+    var::SLURM_STEP_NUM_TASKS,
+    var::SLURM_STEP_TASKS_PER_NODE,
+    var::SLURM_PROCID,
+    var::SLURM_LOCALID,
+    var::SLURM_NODEID,
+    var::SLURM_GTIDS,
+    var::SLURMD_NODENAME,
+    var::SLURM_DISTRIBUTION,
+];
 
-/// Host names of a host file: one or a host list a line, `#` comments apart.
-fn host_file_lines(text: &str) -> Vec<String> {
-    text.lines()
-        .map(|line| line.split('#').next().unwrap_or("").trim())
-        .filter(|line| !line.is_empty())
-        .flat_map(|line| match line.parse::<HostList>() {
-            Ok(list) => list.names().collect::<Vec<_>>(),
-            Err(_) => vec![line.to_owned()],
-        })
-        .collect()
-}
-
-fn first_set(environ: &Environ, variables: &[&'static str]) -> Option<&'static str> {
-    variables.iter().copied().find(|variable| environ.get_nonempty(variable).is_some())
-}
-
-fn number(environ: &Environ, variable: &'static str) -> Result<Option<u32>, SlurmError> {
-    match environ.get_nonempty(variable) {
-        None => Ok(None),
-        Some(value) => match value.parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(SlurmError::NotANumber { variable, value: value.to_owned() }),
-        },
-    }
-}
-
-fn host_names(environ: &Environ, variable: &str) -> Result<Vec<String>, SlurmError> {
-    let list: HostList = environ
-        .get(variable)
-        .unwrap_or_default()
-        .parse()
-        .map_err(|source| SlurmError::HostList { variable: variable.to_owned(), source })?;
-    let names: Vec<String> = list.names().collect();
-    if names.is_empty() {
-        return Err(SlurmError::NotInStep { variable: var::SLURM_STEP_NODELIST });
-    }
-    let mut seen = std::collections::HashSet::with_capacity(names.len());
-    match names.iter().find(|name| !seen.insert(name.as_str())) {
-        Some(host) => Err(SlurmError::HostTwice { variable: variable.to_owned(), host: host.clone() }),
-        None => Ok(names),
-    }
-}
-
-fn host_counts(environ: &Environ, variable: &str, hosts: usize) -> Result<Vec<u32>, SlurmError> {
-    let value = environ.get(variable).unwrap_or_default();
-    parse_counts(value, hosts).map_err(|source| SlurmError::Counts {
-        variable: variable.to_owned(),
-        value: value.to_owned(),
-        source,
-    })
-}
-
-/// `SLURM_GTIDS`, checked: ascending ranks of this host, my own among them.
-fn neighbours(environ: &Environ, rank: u32, world: u32) -> Result<Vec<u32>, SlurmError> {
-    let Some(value) = environ.get_nonempty(var::SLURM_GTIDS) else { return Ok(vec![rank]) };
-    let bad = || SlurmError::Neighbours { variable: var::SLURM_GTIDS, value: value.to_owned(), rank };
-    let ranks: Vec<u32> =
-        value.split(',').map(|text| text.trim().parse().ok()).collect::<Option<_>>().ok_or_else(bad)?;
-    let ascending = ranks.windows(2).all(|pair| pair[0] < pair[1]);
-    if ascending && ranks.contains(&rank) && ranks.iter().all(|&rank| rank < world) {
-        Ok(ranks)
-    } else {
-        Err(bad())
-    }
-}
-
-/// CPUs a task: as asked for, or a host's CPUs over its tasks.
-fn give_cpus(
-    environ: &Environ,
-    hosts: &[Host],
-    slots: &mut [Slot],
-    own_host: Option<usize>,
-) -> Result<(), SlurmError> {
-    if let Some(cpus) = number(environ, var::SLURM_CPUS_PER_TASK)?.filter(|&cpus| cpus > 0) {
-        slots.iter_mut().for_each(|slot| slot.cpus = Some(cpus));
-        return Ok(());
-    }
-    let mut cpus_of_host: Vec<Option<u32>> = cpus_of_job_hosts(environ, hosts);
-    if let (Some(host), Some(cpus)) = (own_host, number(environ, var::SLURM_CPUS_ON_NODE)?) {
-        cpus_of_host[host] = Some(cpus);
-    }
-    let mut tasks = vec![0u32; hosts.len()];
-    for place in slots.iter().filter_map(|slot| slot.place) {
-        tasks[place.host as usize] += 1;
-    }
-    for slot in slots {
-        slot.cpus = slot.place.and_then(|place| {
-            let host = place.host as usize;
-            cpus_of_host[host].map(|cpus| (cpus / tasks[host].max(1)).max(1))
-        });
-    }
-    Ok(())
-}
-
-/// `SLURM_JOB_CPUS_PER_NODE` goes with the job's hosts, which may be more than the step's.
-fn cpus_of_job_hosts(environ: &Environ, hosts: &[Host]) -> Vec<Option<u32>> {
-    let known = || {
-        let list: HostList = environ.get(var::SLURM_JOB_NODELIST)?.parse().ok()?;
-        let cpus = parse_counts(environ.get(var::SLURM_JOB_CPUS_PER_NODE)?, list.count() as usize).ok()?;
-        if list.count() == hosts.len() as u64 && list.names().zip(hosts).all(|(name, host)| name == host.name)
-        {
-            return Some(cpus.into_iter().map(Some).collect());
-        }
-        let by_name: HashMap<String, u32> = list.names().zip(cpus).collect();
-        Some(hosts.iter().map(|host| by_name.get(&host.name).copied()).collect())
-    };
-    known().unwrap_or_else(|| vec![None; hosts.len()])
-}
-
-/// Gives hosts their shared GPUs; returns those that are bound to this task alone.
-fn give_gpus(
-    environ: &Environ,
-    hosts: &mut [Host],
-    own_host: Option<usize>,
-    notes: &mut Vec<String>,
-) -> Result<Option<DeviceList>, AllocationError> {
-    let Some(own_host) = own_host else { return Ok(None) };
-    let own = own_gpus(environ)?;
-    if let (true, OwnGpus::Shared(list)) = (others_look_alike(environ, &own), &own) {
-        hosts.iter_mut().for_each(|host| host.gpus = HostGpus::Shared(list.clone()));
-    }
-    match own {
-        OwnGpus::Shared(list) => hosts[own_host].gpus = HostGpus::Shared(list),
-        OwnGpus::Bound(list) => return Ok(Some(list)),
-        OwnGpus::Unnamed(count) => notes.push(format!(
-            "{}={count}, but no variable names the GPUs; give --gpus-per-node {count} to count them from 0",
-            var::SLURM_GPUS_ON_NODE
-        )),
-    }
-    Ok(None)
-}
-
-fn deadline(environ: &Environ) -> Option<SystemTime> {
-    let seconds = environ.get_nonempty(var::SLURM_JOB_END_TIME)?.parse().ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-/// `12000-12003` or `12000,12004-12005`: the same ports on every host of the step.
-fn reserved_ports(environ: &Environ, me: Option<u32>) -> Result<Option<Vec<u16>>, SlurmError> {
-    let (Some(value), Some(_)) = (environ.get_nonempty(var::SLURM_STEP_RESV_PORTS), me) else {
-        return Ok(None);
-    };
-    let bad = || SlurmError::Ports { variable: var::SLURM_STEP_RESV_PORTS, value: value.to_owned() };
-    let mut ports = Vec::new();
-    for range in value.trim_matches(['[', ']']).split(',') {
-        let (lo, hi) = range.trim().split_once('-').unwrap_or((range.trim(), range.trim()));
-        let (lo, hi): (u16, u16) = (lo.parse().map_err(|_| bad())?, hi.parse().map_err(|_| bad())?);
-        if lo == 0 || hi < lo {
-            return Err(bad());
-        }
-        ports.extend(lo..=hi);
-    }
-    Ok(Some(ports))
-}
+const JOB_VARIABLES: [&str; 6] = [
+    var::SLURM_JOB_ID,
+    var::SLURM_JOB_NODELIST,
+    var::SLURM_TASKS_PER_NODE,
+    var::SLURM_NTASKS,
+    var::SLURM_STEP_NODELIST,
+    var::SLURM_STEP_ID,
+];

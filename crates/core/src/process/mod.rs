@@ -1,0 +1,23 @@
+//! Processes of this machine: the one room that makes the system calls for them.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `calls` | the system calls that have no safe form: fork, wait, signals |
+//! | `tree` | whole process trees, and their end |
+//! | `limits` | how many files may be open |
+//! | `limited` | small programs that are asked something, within a limit |
+//! | `inherited` | descriptors that whoever started this process left open for it |
+//! | `path` | programs by their names |
+
+pub(crate) mod calls;
+mod inherited;
+mod limited;
+pub(crate) mod limits;
+mod path;
+pub(crate) mod tree;
+
+pub(crate) use calls::{dies_with_us, is_ignored};
+pub(crate) use inherited::{is_readable, is_readable_within, take_inherited_socket};
+pub(crate) use limited::run_with_limit;
+pub use limits::{TooFewDescriptors, check_descriptors};
+pub use path::{find_on_path, is_executable};

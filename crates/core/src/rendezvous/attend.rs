@@ -1,0 +1,42 @@
+//! A whole meeting, for one agent: it leads, or it waits with the leader for the roster. Used by `run` and by
+//! [`super::exchange`].
+
+use super::message::Columns;
+use super::{JoinRequest, Leader, Link, Part, Progress, RendezvousError, Seeker, Wait, meet};
+
+/// What a meeting came to.
+#[derive(Debug)]
+pub enum Attended {
+    /// This agent is to gather the others.
+    Leader(Box<Leader>),
+    /// All have come, and the leader has handed out the roster.
+    Member { link: Link, roster: Columns },
+    /// The attempt that ran when this agent came has ended without it.
+    Over { code: u8, summary: Vec<String> },
+}
+
+/// Finds the leader and waits for its roster, or becomes the leader. A leader that is lost before all had come is
+/// replaced: nothing has started yet, so the rest can meet again. One limit holds for all of it.
+pub async fn attend(
+    way: &mut Seeker,
+    join_request: &mut JoinRequest,
+    wait: Wait,
+    say: &mut dyn FnMut(Progress),
+) -> Result<Attended, RendezvousError> {
+    loop {
+        let mut search = |line| say(Progress::Searching { line });
+        let mut link = match meet(way, join_request, wait, &mut search).await? {
+            Part::Leader(leader) => return Ok(Attended::Leader(leader)),
+            Part::Over { code, summary } => return Ok(Attended::Over { code, summary }),
+            Part::Member(link) => link,
+        };
+        match link.roster(wait, &mut *say).await {
+            Ok(roster) => return Ok(Attended::Member { link, roster }),
+            Err(RendezvousError::Wire(error)) => {
+                say(Progress::LeaderLost { why: error.to_string() });
+                join_request.lost_leader = link.leader;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Where members meet: `--meet`, and what `auto` makes of the place we are in.
+
+use super::{SCHEDULERS, SchedulerError};
+use crate::allocation::Allocation;
+use crate::environ::Environ;
+use crate::plan::Plan;
+use crate::rendezvous::address::Address;
+use crate::rendezvous::directory::Directory;
+use crate::rendezvous::{Key, Meeting, RendezvousError, WayToMeet};
+use crate::variables as var;
+use std::path::Path;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What the user asks for.
+#[derive(Debug, Clone)]
+pub struct PlaceRequest {
+    /// `auto`, one of a scheduler's own ways, a directory, or `host:port`; `None` is `auto`.
+    pub meet: Option<String>,
+    pub rank: Option<u32>,
+    /// What the user calls this job.
+    pub job: Option<String>,
+    pub timeout: Duration,
+}
+
+/// What a scheduler's way to meet is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct MeetRequest<'a> {
+    pub environ: &'a Environ,
+    pub allocation: &'a Allocation,
+    pub plan: &'a Plan,
+    /// What the job is called, by the user or by the scheduler.
+    pub job: Option<&'a str>,
+    /// The user has given all members a key.
+    pub all_have_a_key: bool,
+}
+
+/// Where and as whom to meet the others.
+#[expect(missing_debug_implementations, reason = "a way to meet is a trait object")]
+pub struct Place {
+    pub way: WayToMeet,
+    pub meeting: Meeting,
+}
+
+#[derive(Debug, Error)]
+pub enum PlaceError {
+    #[error(
+        "{world} members of {scheduler} have to meet; hint: give all of them the same --meet DIR, a directory that they share"
+    )]
+    NoWay { world: u32, scheduler: &'static str },
+    #[error(
+        "inside an allocation of {hosts} hosts but not in a step; hint: start it with the scheduler's launcher (srun), one rallypoint per task"
+    )]
+    NotInStep { hosts: usize },
+    #[error("--meet {name}: no scheduler has such a way")]
+    NoSuchWay { name: String },
+    /// In the words of the scheduler's own room.
+    #[error(transparent)]
+    Scheduler(SchedulerError),
+    #[error(transparent)]
+    Meeting(#[from] RendezvousError),
+    #[error("the working directory is not known: {0}; hint: give --meet DIR")]
+    NoWorkingDirectory(std::io::Error),
+}
+
+impl MeetRequest<'_> {
+    /// A directory that all members see.
+    pub fn directory(&self, folder: &Path) -> Result<Directory, RendezvousError> {
+        Directory::new(folder, self.job, self.plan.attempt)
+    }
+
+    /// The directory that this process was started in.
+    pub fn working_directory(&self) -> Result<Directory, PlaceError> {
+        Ok(self.directory(&std::env::current_dir().map_err(PlaceError::NoWorkingDirectory)?)?)
+    }
+
+    /// What `auto` comes to where the scheduler has no way of its own.
+    pub fn without_a_way(&self) -> Result<Option<WayToMeet>, PlaceError> {
+        let MeetRequest { environ, allocation, plan, .. } = self;
+        match allocation.me {
+            Some(_) if plan.world() == 1 => Ok(None),
+            Some(_) => Err(PlaceError::NoWay { world: plan.world(), scheduler: allocation.scheduler.title }),
+            None if plan.hosts.len() == 1 && environ.hostname.as_ref() == plan.hosts.first() => Ok(None),
+            None => Err(PlaceError::NotInStep { hosts: plan.hosts.len() }),
+        }
+    }
+}
+
+/// The schedulers' own ways to meet, by the names that `--meet` takes.
+pub fn ways() -> impl Iterator<Item = &'static str> {
+    SCHEDULERS.iter().flat_map(|scheduler| scheduler.ways()).copied()
+}
+
+/// `None` if all members run here.
+pub fn place(
+    request: &PlaceRequest,
+    environ: &Environ,
+    allocation: &Allocation,
+    plan: &Plan,
+) -> Result<Option<Place>, PlaceError> {
+    let key = match environ.get_nonempty(var::RALLYPOINT_KEY_FILE) {
+        Some(file) => Some(Key::from_file(Path::new(file))?),
+        None => None,
+    };
+    let scheduler = super::of(allocation.scheduler);
+    // A scheduler's job may have several steps at once, which must not meet each other.
+    let of_scheduler = || scheduler.job_name(environ);
+    let job = request.job.clone().or_else(of_scheduler).or_else(|| plan.job.clone());
+    let meet = MeetRequest { environ, allocation, plan, job: job.as_deref(), all_have_a_key: key.is_some() };
+    let with_way = |name: &str| SCHEDULERS.iter().find(|scheduler| scheduler.ways().contains(&name));
+    let way: Option<WayToMeet> = match request.meet.as_deref() {
+        None | Some("auto") => scheduler.automatic_way(&meet)?,
+        Some(text) => Some(match with_way(text) {
+            Some(scheduler) => scheduler.way(text, &meet)?,
+            None if is_host_and_port(text) && key.is_none() => {
+                return Err(RendezvousError::NoKey { address: text.to_owned() }.into());
+            }
+            None if is_host_and_port(text) => WayToMeet::contested(Address::new(text)?),
+            None => WayToMeet::contested(meet.directory(Path::new(text))?),
+        }),
+    };
+    let meeting = Meeting { rank: request.rank, key, timeout: request.timeout, job };
+    Ok(way.map(|way| Place { way, meeting }))
+}
+
+/// `host:port`, not a path.
+fn is_host_and_port(text: &str) -> bool {
+    !text.contains('/')
+        && text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}

@@ -1,0 +1,60 @@
+//! The members that other agents run, as their leader sees them.
+
+use crate::rendezvous::message::ToMember;
+use crate::rendezvous::{Incoming, Leader, Remote, Remotes};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long the others may take to hang up after the goodbye.
+const HANG_UP: Duration = Duration::from_secs(2);
+/// How long a word takes to leave to those whose answer is not awaited.
+const LAST_WORD: Duration = Duration::from_millis(200);
+
+/// The members that other agents run.
+pub(super) struct Others {
+    pub(super) leader: Leader,
+    pub(super) remotes: Remotes,
+    /// How often each rank was started before, where the scheduler starts them apart.
+    pub(super) runs: Vec<u32>,
+    /// Members of the next attempt, who wait for the end of this one.
+    pub(super) latecomers: HashMap<u64, Remote>,
+    /// Agents that did not report the end of their member in time: they are told, and not waited for.
+    pub(super) silent: Vec<Remote>,
+    /// When those who have not reported their end are taken for lost.
+    pub(super) give_up: Option<Instant>,
+}
+
+/// Somebody comes when the job runs, and does not belong to it.
+pub(super) fn refuse(remote: &Remote) {
+    let why = "the job is running already; hint: another job needs another --meet directory or --job name";
+    remote.send(ToMember::Refused { why: why.to_owned() });
+}
+
+/// Tells all agents how it went, and waits a moment for them to hang up.
+pub(super) async fn say_goodbye(others: &mut Option<Others>, code: u8, summary: &[String]) {
+    let Some(mut others) = others.take() else { return };
+    for remote in others.remotes.values().chain(others.latecomers.values()).chain(&others.silent) {
+        remote.send(ToMember::Goodbye { code, summary: summary.to_vec() });
+    }
+    let hang_up = async {
+        while !(others.remotes.is_empty() && others.latecomers.is_empty()) {
+            if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
+                others.remotes.hang_up(connection);
+                others.latecomers.remove(&connection);
+            }
+        }
+    };
+    _ = tokio::time::timeout(HANG_UP, hang_up).await;
+    if !others.silent.is_empty() {
+        // Their word has to leave before this process does.
+        tokio::time::sleep(LAST_WORD).await;
+    }
+}
+
+/// What comes from other agents; nothing where there are none.
+pub(super) async fn receive(others: &mut Option<Others>) -> Option<Incoming> {
+    match others {
+        Some(others) => others.leader.receive().await,
+        None => std::future::pending().await,
+    }
+}

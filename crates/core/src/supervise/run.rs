@@ -1,0 +1,208 @@
+//! What a run is: what there is, what was asked for and how, what is told, what can go wrong.
+
+use super::output::OutputStyle;
+use super::standin::StandInCommand;
+use crate::allocation::Allocation;
+use crate::environ::Environ;
+use crate::framework::{Framework, FrameworkError};
+use crate::job::{Rules, Until};
+use crate::outcome::OwnCode;
+use crate::plan::{JobSpec, Plan};
+use crate::ports::{HandOver, PortChoice, PortError};
+use crate::process::TooFewDescriptors;
+use crate::rendezvous::message::Seat;
+use crate::rendezvous::{self, Progress, RendezvousError, SettleError};
+use crate::roster::{Addressing, Roster, RosterError};
+use crate::serve::members::Served;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use thiserror::Error;
+
+/// What is to be run, and how.
+#[derive(Debug)]
+pub struct RunSpec {
+    pub command: Vec<OsString>,
+    /// Members that are servers without Python instead.
+    pub served: Option<Served>,
+    /// A server that stands in for a member that has finished.
+    pub stand_in: Option<StandInCommand>,
+    pub rules: Rules,
+    pub grace: Duration,
+    pub framework: &'static dyn Framework,
+    pub ports: PortChoice,
+    pub hand_over: HandOver,
+    pub style: OutputStyle,
+    pub log_dir: Option<PathBuf>,
+    pub events: Option<PathBuf>,
+    /// Whether output that cannot be written makes a job fail that has otherwise succeeded.
+    pub log_errors: LogErrors,
+    pub threads: bool,
+    pub addressing: Addressing,
+    /// Variables that win over everything else.
+    pub extra: Vec<(String, String)>,
+    /// Variables that no member inherits.
+    pub withheld: &'static [&'static str],
+    /// For `--requeue-on`.
+    pub requeue: Option<Requeue>,
+    /// Asks the scheduler when it will end the job, where no variable tells it.
+    pub ask_deadline: Option<fn(&Environ) -> Option<SystemTime>>,
+    /// A folder of this run alone, for the roster and the members' last words.
+    pub private: PathBuf,
+}
+
+/// What follows from output that cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogErrors {
+    /// A job that has otherwise succeeded ends with [`OwnCode::OutputLost`].
+    #[default]
+    Fail,
+    /// It is only told.
+    Ignore,
+}
+
+/// How the scheduler is asked to run the whole job again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requeue {
+    /// The scheduler's id of the job.
+    pub job: String,
+    /// `scontrol requeue 17`, word by word.
+    pub command: Vec<OsString>,
+}
+
+/// A run: what there is, what was asked for, and how.
+#[derive(Debug)]
+pub struct Run {
+    pub allocation: Allocation,
+    pub job: JobSpec,
+    pub plan: Plan,
+    pub environ: Environ,
+    pub spec: RunSpec,
+}
+
+/// What a person may want to hear.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    Waiting {
+        come: u32,
+        world: u32,
+        missing: String,
+        waited: Option<(Duration, Duration)>,
+    },
+    Line(String),
+    /// What went wrong here, a line at a time.
+    Failure(String),
+    /// Why the job failed, as the leader tells everyone.
+    Verdict(String),
+    /// All have come and the members start.
+    Start(String),
+    /// How every member ended.
+    Closing(Vec<ClosingRow>),
+}
+
+/// A row of the closing table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosingRow {
+    pub member: String,
+    pub host: String,
+    pub pid: Option<u32>,
+    pub end: String,
+    pub seconds: Option<f64>,
+    pub peak_kib: Option<u64>,
+}
+
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Meeting(#[from] RendezvousError),
+    #[error(transparent)]
+    Port(#[from] PortError),
+    #[error(transparent)]
+    Framework(#[from] FrameworkError),
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    #[error(transparent)]
+    Roster(#[from] RosterError),
+    #[error(transparent)]
+    Address(#[from] crate::address::AddressError),
+    #[error("nobody has the role that --until waits for; hint: --until all waits for everyone")]
+    NobodyDecides,
+    #[error(
+        "nobody trains, so the job would never end: a ps serves, an evaluator waits for checkpoints; hint: give --workers N or --chief, or --until all if these members end by themselves"
+    )]
+    NobodyTrains,
+    #[error(transparent)]
+    TooFewDescriptors(#[from] TooFewDescriptors),
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+}
+
+impl RunError {
+    pub(super) fn code_of(error: &RendezvousError) -> u8 {
+        match error {
+            RendezvousError::Dismissed { code, .. } | RendezvousError::MemberFailed { code, .. } => {
+                return *code;
+            }
+            RendezvousError::Interrupted(_) => OwnCode::Interrupted,
+            RendezvousError::Wire(_) => OwnCode::LeaderLost,
+            RendezvousError::StepEnded { .. } => OwnCode::NotStarted,
+            _ => OwnCode::MeetingFailed,
+        }
+        .code()
+    }
+
+    /// Nobody could ever decide the end of a job with these rules.
+    pub fn nobody(rules: &Rules) -> RunError {
+        match rules.until {
+            Until::Auto | Until::First => RunError::NobodyTrains,
+            Until::Chief | Until::Workers | Until::All => RunError::NobodyDecides,
+        }
+    }
+
+    pub fn code(&self) -> u8 {
+        match self {
+            RunError::Meeting(error) => RunError::code_of(error),
+            RunError::Port(_) | RunError::TooFewDescriptors(_) | RunError::Io { .. } => {
+                OwnCode::NotStarted.code()
+            }
+            RunError::Framework(_)
+            | RunError::Settle(_)
+            | RunError::Roster(_)
+            | RunError::Address(_)
+            | RunError::NobodyDecides
+            | RunError::NobodyTrains => 2,
+        }
+    }
+}
+
+pub(super) type Talk<'a> = &'a mut dyn FnMut(Notice);
+
+pub(super) fn io(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
+    let what = what.to_owned();
+    move |source| RunError::Io { what, source }
+}
+
+/// Adds what the members told; what is left of the run goes on with it.
+pub(super) fn settled(
+    run: Run,
+    rank: u32,
+    attempt: u32,
+    deadline: Option<SystemTime>,
+    members: Vec<Seat>,
+) -> Result<(Roster, Environ, RunSpec), RunError> {
+    let Run { allocation, job, mut plan, environ, spec } = run;
+    plan.attempt = attempt;
+    plan.deadline = plan.deadline.or(deadline);
+    let roster = rendezvous::settle(allocation, &job, plan, environ.cpus, rank, members)?;
+    Ok((roster, environ, spec))
+}
+
+/// What there is to tell while members meet.
+pub(super) fn tell(plan: &Plan, progress: Progress, talk: Talk<'_>) {
+    match progress {
+        Progress::Waiting { come, world, missing, waited, limit } => {
+            talk(Notice::Waiting { come, world, missing, waited: Some((waited, limit)) });
+        }
+        other => other.line(plan).into_iter().for_each(|line| talk(Notice::Line(line))),
+    }
+}

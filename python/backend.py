@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -26,7 +27,11 @@ def build_command() -> None:
     """Puts `rallypoint` where maturin takes a wheel's programs from."""
     cargo = os.environ.get("CARGO", "cargo")
     subprocess.run([cargo, "build", "--release", "--locked", "--package", "rallypoint-cli"], check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    # Where cargo builds: CARGO_TARGET_DIR or its configuration may say another place than `target`.
+    asked = subprocess.run(
+        [cargo, "metadata", "--no-deps", "--format-version", "1"], check=True, stdout=subprocess.PIPE
+    )
+    target = Path(json.loads(asked.stdout)["target_directory"])
     shutil.copy2(target / "release" / "rallypoint", SCRIPTS / "rallypoint")
 
 

@@ -70,7 +70,7 @@ def resolve(
 ) -> Plan:
     """The plan of this allocation; `plan.me` is this process.
 
-    `jobs` are counts by role (`{"ps": 1, "worker": 3}`, dealt over the ranks by name), one role a rank
+    `jobs` are counts by role (`{"ps": 1, "worker": 3}`, dealt over the ranks by name), one role per rank
     (`["ps", "worker", "worker"]` or `"ps,worker*2"`), or None: all are workers. `on` is the scheduler to
     believe in: auto, slurm, htcondor or local. `environ` are the variables of another process, such as a
     captured job's; by default they are this process's own. `place="spread"` puts parameter servers on

@@ -6,7 +6,7 @@ try:
     import tensorflow as tf
 except ImportError as error:
     raise ImportError(
-        f"TensorFlow cannot be imported here: {error}; hint: pip install 'rallypoint[tensorflow]'"
+        f"TensorFlow cannot be imported here: {error}; hint: pip install 'tensorflow>=2.12'"
     ) from error
 
 __all__ = ["tf"]

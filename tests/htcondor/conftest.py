@@ -21,6 +21,7 @@ def pool() -> Pool:
 def nothing_is_left(pool: Pool) -> Iterator[None]:
     yield
     pool.run("condor_rm", "-all", check=False)
+    pool.release_idle_claims()
 
 
 def folder(pool: Pool, request: pytest.FixtureRequest, place: str) -> Path:

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,27 @@ class Pool:
         (folder / "job.sub").write_text(description)
         answer = self.run("condor_submit", "-terse", "job.sub", cwd=folder).stdout
         return Cluster(self, folder, int(answer.split(".")[0]))
+
+    def idle_claims(self) -> set[str]:
+        """Hosts with slots that somebody has claimed and nobody uses."""
+        idle = 'State == "Claimed" && Activity == "Idle"'
+        return set(self.run("condor_status", "-constraint", idle, "-af", "Machine", check=False).stdout.split())
+
+    def release_idle_claims(self) -> None:
+        """Gives the next test the whole pool.
+
+        HTCondor's dedicated scheduler lets go of a finished job's slots after UNUSED_CLAIM_TIMEOUT, 3 s here. One that it has
+        taken from another job it may keep for good (seen with 23.9); that host's startd is told to begin anew then.
+        """
+        for _ in range(30):
+            if not self.idle_claims():
+                return
+            time.sleep(0.5)
+        kept = self.idle_claims()
+        for name in kept:
+            self.run("condor_restart", "-startd", name, check=False)
+        what = f"the end of claims on {sorted(kept)}"
+        wait_for(what, lambda: not kept & self.idle_claims(), LIMIT, lambda: self.run("condor_status").stdout)
 
     def host(self, what: str, *names: str) -> None:
         subprocess.run([TESTBED / "host", what, *names], check=True, timeout=LIMIT)

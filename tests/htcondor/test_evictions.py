@@ -150,9 +150,9 @@ def test_taken_away_for_good(pool: Pool, shared: Path) -> None:
     running(cluster)
     cluster.act("condor_vacate_job", 2)
     ends = cluster.wait(3)
-    assert ends[0] == ends[1] == 67, cluster.text()
-    assert ends[2] in (64, 67), cluster.text()
-    assert ends[2] == 67 or "missing: worker 0 (rank 0" in cluster.text(only="2"), cluster.text()
+    assert ends[0] == ends[1] == 196, cluster.text()
+    assert ends[2] in (193, 196), cluster.text()
+    assert ends[2] == 196 or "missing: worker 0 (rank 0" in cluster.text(only="2"), cluster.text()
 
 
 def leader_of(cluster: Cluster) -> int:
@@ -178,7 +178,7 @@ def test_a_host_is_lost(pool: Pool, shared: Path, hosts: list[str], who: str) ->
     events = [json.loads(line) for line in (shared / "events").read_text().splitlines()]
     ends = [event for event in events if event["attempt"] == 0 and event["event"] in ("failed", "over")]
     # A leader that is gone writes nothing any more; the others end each for itself.
-    expected = [] if who == "leader" else [("failed", lost, 66), ("over", None, 66)]
+    expected = [] if who == "leader" else [("failed", lost, 195), ("over", None, 195)]
     assert [(end["event"], end.get("rank"), end.get("code")) for end in ends] == expected
 
 
@@ -192,7 +192,7 @@ def test_the_leader_cannot_be_reached(pool: Pool, shared: Path, hosts: list[str]
         cluster.says("1 of 3 members have come", only="0")
         cluster.act("condor_release", 1)
         cluster.act("condor_release", 2)
-        assert set(cluster.wait(3).values()) == {64}, cluster.text()
+        assert set(cluster.wait(3).values()) == {193}, cluster.text()
     finally:
         pool.host("join", "ex1", "ex2")
     assert "is gone: the leader cannot be reached: 10.98.0." in cluster.text(), cluster.text()
@@ -200,7 +200,7 @@ def test_the_leader_cannot_be_reached(pool: Pool, shared: Path, hosts: list[str]
 
 
 def test_a_network_that_breaks(pool: Pool, shared: Path, hosts: list[str]) -> None:
-    """Both sides end by themselves: those who hear the leader with 66, the one that does not with 65."""
+    """Both sides end by themselves: those who hear the leader with 195, the one that does not with 194."""
     where = 'requirements = Machine == "ex$INT(n).lab"\nn = $(Process) + 1\njob_lease_duration = 600'
     cluster = pool.submit(shared, description(stays(), more=where))
     running(cluster)
@@ -213,7 +213,7 @@ def test_a_network_that_breaks(pool: Pool, shared: Path, hosts: list[str]) -> No
     finally:
         pool.host("heal", f"ex{lost + 1}")
     ends = cluster.wait(3)
-    assert ends.pop(lost) == 65 and set(ends.values()) == {66}, cluster.text()
+    assert ends.pop(lost) == 194 and set(ends.values()) == {195}, cluster.text()
     assert "nothing was heard of it for 15 s" in cluster.text(only=str(leader)), cluster.text()
 
 

@@ -91,7 +91,7 @@ def test_a_coordinator_with_its_servers(programs: Programs) -> None:
 
 
 def test_procs_of_htcondor(programs: Programs, tmp_path: Path) -> None:
-    """Job ads as HTCondor writes them, one a proc; a shared directory to meet in."""
+    """Job ads as HTCondor writes them, one per proc; a shared directory to meet in."""
     script = MIRRORED.format(resolver='resolvers.HTCondorClusterResolver(meet="meet", timeout=200)')
     for proc in range(2):
         ad = tmp_path / f"job{proc}.ad"

@@ -38,6 +38,11 @@ def checkpoints(job: Job, by: str) -> int:
     return len(list(job.cluster.folder.glob(f"checkpoint-{job.id}-{by}-*")))
 
 
+def members_that_saved(job: Job) -> int:
+    """A member that is told to end while it writes for a warning may write twice."""
+    return len({file.name.rsplit("-", 1)[1] for file in job.cluster.folder.glob(f"checkpoint-{job.id}-*")})
+
+
 def seen_by_sacct(job: Job) -> str:
     done = job.cluster.call("sacct", "-c", "-n", "-P", "-j", job.id, "-o", "state")
     return done.out.split()[-1] if done.out.split() else ""
@@ -101,7 +106,7 @@ def test_time_limits_and_warnings(cluster: Cluster) -> None:
         assert job.wait() == "FAILED", job.log()
         assert job.show()["ExitCode"] == "42:0", job.log()
         # Whoever is first ends the job, and the others with it.
-        assert checkpoints(job, "USR1") >= 1 and checkpoints(job, "USR1") + checkpoints(job, "TERM") == 4, job.log()
+        assert checkpoints(job, "USR1") >= 1 and members_that_saved(job) == 4, job.log()
         job.leaves_nothing()
 
 
@@ -162,7 +167,7 @@ def test_ctrl_c_under_salloc(cluster: Cluster) -> None:
     wait_for("all members", lambda: running.text().count("] up") == 4, now=running.text)
     job = cluster.jobs()[0]
     kill(launchers(job)[0], signal.SIGINT)
-    assert running.wait() == 67, running.text()
+    assert running.wait() == 196, running.text()
     assert len(list(cluster.folder.glob("checkpoint-*-TERM-*"))) == 4, running.text()
     leaves_nothing(job)
 

@@ -17,7 +17,7 @@ LAYOUTS = {
     "plane": ("-N2 --ntasks-per-node=4 -m plane=2", "00110011"),
     "uneven": ("-N2 -n4", "0001"),
     "uneven cyclic": ("-N2 -n4 -m cyclic", "0100"),
-    "one a node": ("-N4 -n4", "0123"),
+    "one per node": ("-N4 -n4", "0123"),
     "one node": ("-N1 -n4", "0000"),
 }
 

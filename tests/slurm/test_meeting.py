@@ -37,7 +37,7 @@ def test_pmi_that_is_not_there(cluster: Cluster) -> None:
 def test_a_task_that_never_comes_to_the_fence(cluster: Cluster) -> None:
     some = f'[ $SLURM_PROCID = 1 ] && exec sleep 4; exec {line("--meet-timeout", "2s")}'
     done = cluster.call("srun", "--mpi=pmi2", "-n3", "sh", "-c", some)
-    assert done.code == 64, done.text
+    assert done.code == 193, done.text
     # The leader knows who is missing; the others know why they do not know.
     assert "1 of 3 members have come" in done.err
     assert "all 3 tasks of the step to come to PMI's fence, which does not tell who is missing" in done.err
@@ -62,7 +62,7 @@ def test_a_launched_step_has_its_key_from_nowhere_else(cluster: Cluster) -> None
 def test_tasks_that_do_not_hear_of_their_launcher_end_the_launch(cluster: Cluster) -> None:
     # Not after the ten minutes of --meet-timeout: the step is over, and srun with it.
     done = cluster.call("salloc", "-n2", RALLYPOINT, "run", "--srun-args=--input=none", "--", "true")
-    assert done.code == 68, done.text
+    assert done.code == 197, done.text
     assert "standard input: it ended before the launcher's line" in done.err
     assert "srun ended with exit code 2 before all members had come" in done.err
 
@@ -78,7 +78,7 @@ def test_jobs_with_equal_ports_on_one_node(cluster: Cluster) -> None:
     first = cluster.start("srun", "-N1", "-w", "n01", "-n2", *hold)
     first.wait_for("[worker 1] up")
     second = cluster.call("srun", "-N1", "-w", "n01", "-n2", *hold)
-    assert second.code == 68, second.text
+    assert second.code == 197, second.text
     assert "port 15000 cannot be had" in second.err and "hint:" in second.err
     third = cluster.call("srun", "-N1", "-w", "n01", "-n2", *run("--until", "all", script=WHO))
     assert third.code == 0, third.text

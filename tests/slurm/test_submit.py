@@ -60,7 +60,7 @@ def test_dry_run_prints_what_sbatch_takes(project: Cluster) -> None:
     "words, expected",
     [
         (["-n2", "--", "python3", "nosuch.py"], "nosuch.py does not exist in"),
-        (["-n2", "--", "./nosuch"], "./nosuch is not a program"),
+        (["-n2", "--", "./nosuch"], "./nosuch does not exist"),
         (["-n2", "--ps", "3", "--", "bash", "train.sh"], "but the allocation has 2 tasks"),
         (["-n2", "--env", "tf18", "--", "bash", "train.sh"], "there are tf17-py3"),
         (["-n2", "--sbatch", "--comment='open", "--", "bash", "train.sh"], "a quote is not closed"),

@@ -225,5 +225,5 @@ def test_a_port_in_use_by_another_server(tmp_path: Path) -> None:
     with serving("--tf-config", config) as first:
         command = [RALLYPOINT, "serve", "--tf-config", config, "--tensorflow", sys.prefix]
         second = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-        assert second.returncode == 68
+        assert second.returncode == 197
         assert f"port {port} is in use: pid {first['pid']} (rallypoint)" in second.stderr

@@ -34,7 +34,7 @@ class ClusterResolver(Resolver):
     tells it to the others and waits for them, at most `timeout` seconds, while `progress` hears who is missing.
     The port stays this process's until its server starts.
 
-    `jobs` are counts by role (`{"chief": 1, "ps": 1, "worker": 2}`) or one role a rank (`["ps", "worker"]`);
+    `jobs` are counts by role (`{"chief": 1, "ps": 1, "worker": 2}`) or one role per rank (`["ps", "worker"]`);
     with None all are workers. `meet` is where to meet: a directory that all see, or `host:port`. `rank` and `job`
     tell which member this is and which meeting, where nobody else does.
     """

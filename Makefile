@@ -5,7 +5,9 @@
 export CARGO_TERM_COLOR ?= auto
 CARGO ?= cargo
 PYTHON ?= python3
-BIN := target/release/rallypoint
+# Where cargo builds: `target`, or what CARGO_TARGET_DIR or cargo's configuration says
+TARGET := $(or $(shell $(CARGO) metadata --no-deps --format-version 1 2>/dev/null | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'),target)
+BIN := $(TARGET)/release/rallypoint
 VENV := build/venv
 # cargo-nextest where it is installed, else cargo's own runner
 TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run --no-fail-fast" || echo "test --no-fail-fast")
@@ -13,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor htcondor-next reference bench
+.PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor htcondor-next faults faults-short reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -21,9 +23,11 @@ $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.l
 	@touch $@
 
 # CPU TensorFlow and pytest, in a private virtual environment
-$(VENV)/ready: examples/requirements.txt tests/requirements.txt
+$(VENV)/ready: examples/requirements.txt examples/keras_fit/requirements.txt tests/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r examples/requirements.txt -r tests/requirements.txt
+	# It asks for `tensorflow`, of which tensorflow-cpu is another name
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps -r examples/keras_fit/requirements.txt
 	@touch $@
 
 # The Python package with the command in it: build/wheels/rallypoint-*.whl
@@ -44,7 +48,7 @@ demo: $(BIN) $(VENV)/ready
 sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit python tensorflow slurm htcondor
+test: fmt lint unit faults-short python tensorflow slurm htcondor
 ifneq ($(ROOTLESS),)
 	@echo "LEFT OUT: tests that need namespaces were not run, since this is not root" >&2
 endif
@@ -53,10 +57,12 @@ fmt:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 unit:
 	$(CARGO) $(TEST) --workspace --locked
+	# A scheduler that was added by the guide alone
+	$(CARGO) $(TEST) -p rallypoint-cli --locked --features toy-scheduler --test toy
 
 # The libraries of the oldest TensorFlow for the Python that the newest was tried with; the wheel alone
 OLDEST := build/tensorflow-oldest
@@ -93,6 +99,19 @@ else
 	RALLYPOINT=$(abspath $(BIN)) testbed/slurm/with $(VENV)/bin/python -m pytest -q $(ROOTLESS) tests/slurm
 endif
 
+# Random faults in all modes that this machine has: make faults FAULTS=500 SEED=7; CASE=NAME is one of them once more
+FAULTS ?= 100
+SEED ?= $(shell date +%s)
+BEDS := $(if $(filter none,$(TESTBEDS)),,testbed/slurm/with testbed/htcondor/with)
+faults: $(BIN)
+	RALLYPOINT=$(abspath $(BIN)) $(if $(CASE),$(if $(findstring /slurm,$(CASE))$(findstring /htcondor,$(CASE)),$(BEDS)),$(BEDS)) \
+		$(PYTHON) tests/faults $(if $(CASE),--case $(CASE),--faults $(FAULTS) --seed $(SEED))
+
+# Some of them, always the same ones, on this machine alone; and whether the harness would notice
+faults-short: $(BIN)
+	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults/sabotage.py
+	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults --faults 30 --seed 7 --modes plain
+
 # docs/reference, from the code
 reference:
 	UPDATE_REFERENCE=1 $(CARGO) test -q -p rallypoint-cli reference
@@ -101,6 +120,7 @@ bench: $(BIN) $(VENV)/package
 	$(CARGO) bench -p rallypoint
 	sh benchmarks/command.sh $(BIN)
 	sh benchmarks/launch.sh $(BIN)
+	$(PYTHON) benchmarks/agents.py $(BIN)
 	[ "$(TESTBEDS)" = none ] || benchmarks/slurm.sh $(BIN)
 	$(VENV)/bin/python benchmarks/serve.py $(BIN)
 	$(VENV)/bin/python benchmarks/resolver.py

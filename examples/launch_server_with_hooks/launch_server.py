@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--meet", metavar="WAY", help="auto or a shared folder, where Slurm's names have no address")
     options = parser.parse_args()
 
-    # One role a task, in the order of their ranks. With several tasks a node, the order says which node has a ps:
+    # One role per task, in the order of their ranks. With several tasks per node, the order says which node has a ps:
     # two nodes of four tasks have one each with ["ps", "worker", "worker", "worker"] * 2.
     tasks = ["ps"] * options.ps + ["worker"] * options.workers
     dictionary, task_type, task_index = ServerDictionary.GetServerDictionary(tasks, meet=options.meet)

@@ -33,7 +33,12 @@ impl RunMode {
             job: given.job.clone(),
             timeout: given.meet_timeout,
         };
-        let meeting = Meeting { rank: None, key: None, timeout: given.meet_timeout, job: plan.job.clone() };
+        let meeting = Meeting {
+            rank: None,
+            key: None,
+            timeout: given.meet_timeout,
+            job: plan.job().map(str::to_owned),
+        };
         if args.launched {
             let way = Launched::from_stdin(given.meet_timeout)?;
             let meeting = Meeting { job: way.job(), ..meeting };

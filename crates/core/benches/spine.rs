@@ -69,6 +69,6 @@ fn slurm_environ_to_plan() -> Option<Plan> {
 fn plan_to_tf_config(bencher: divan::Bencher<'_, '_>) {
     bencher.with_inputs(plan).bench_values(|plan| {
         let roster = Roster::from_static(plan?, &StaticPorts::Base(8888), &Addressing::default()).ok()?;
-        Some(tensorflow::tf_config(&roster, &roster.plan.members[0]))
+        Some(tensorflow::tf_config(&roster, &roster.plan().members()[0]))
     });
 }

@@ -145,7 +145,7 @@ impl Until {
 impl Job {
     /// A job whose members are all about to start; `None` if nobody could ever decide its end.
     pub fn new(plan: &Plan, rules: Rules) -> Option<Job> {
-        let roles: Vec<Role> = plan.members.iter().map(|member| member.role.clone()).collect();
+        let roles: Vec<Role> = plan.members().iter().map(|member| member.role.clone()).collect();
         let deciders = rules.until.deciders(&roles);
         deciders.contains(&true).then(|| Job {
             deciders,

@@ -206,7 +206,7 @@ impl Verdict {
         match self {
             Verdict::Success => None,
             Verdict::Failed(failure) if !self.is_own_code() => {
-                let member = &plan.members[failure.rank as usize];
+                let member = &plan.members()[failure.rank as usize];
                 Some(format!("the job ends with exit code {code}, that of {member}"))
             }
             _ => Some(format!("the job ends with exit code {code}, one of rallypoint's own")),
@@ -229,7 +229,7 @@ impl Verdict {
             }
             Verdict::Interrupted(number) => vec![format!("interrupted by {}", signal::name(*number))],
             Verdict::Failed(failure) => {
-                let member = &plan.members[failure.rank as usize];
+                let member = &plan.members()[failure.rank as usize];
                 let host = plan.host(member).map(|host| format!(" on {host}")).unwrap_or_default();
                 let pid = failure.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
                 let mut lines = vec![format!("first failure: {}{host}{pid}: {}", member, failure.ended.end)];

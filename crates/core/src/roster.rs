@@ -72,14 +72,19 @@ impl Roster {
         ports: &StaticPorts,
         addressing: &Addressing,
     ) -> Result<Roster, RosterError> {
-        let missing = plan.members.iter().filter(|member| member.place.is_none()).count();
-        if let Some(first) = plan.members.iter().find(|member| member.place.is_none()) {
+        let missing = plan.members().iter().filter(|member| member.place.is_none()).count();
+        if let Some(first) = plan.members().iter().find(|member| member.place.is_none()) {
             let (world, first) = (plan.world(), first.to_string());
-            return Err(RosterError::HostUnknown { missing, world, first, scheduler: plan.scheduler.title });
+            return Err(RosterError::HostUnknown {
+                missing,
+                world,
+                first,
+                scheduler: plan.scheduler().title,
+            });
         }
         let addresses = addresses(&plan, addressing)?;
         let endpoints = plan
-            .members
+            .members()
             .iter()
             .map(|member| {
                 let Some(place) = member.place else { unreachable!("checked above") };
@@ -92,7 +97,7 @@ impl Roster {
 
     /// A plan whose members have met: one endpoint per rank.
     pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
-        match endpoints.len() == plan.members.len() {
+        match endpoints.len() == plan.members().len() {
             true => Ok(Roster { plan, endpoints }),
             false => Err(RosterError::Endpoints { there: endpoints.len(), world: plan.world() }),
         }
@@ -102,7 +107,7 @@ impl Roster {
     pub fn to_json(&self) -> String {
         let members: Vec<serde_json::Value> = self
             .plan
-            .members
+            .members()
             .iter()
             .map(|member| {
                 serde_json::json!({
@@ -116,12 +121,16 @@ impl Roster {
             })
             .collect();
         let roster = serde_json::json!({
-            "job": self.plan.job,
-            "attempt": self.plan.attempt,
+            "job": self.plan.job(),
+            "attempt": self.plan.attempt(),
             "world": self.plan.world(),
             "members": members,
         });
         format!("{roster}\n")
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     pub fn endpoint(&self, member: &Member) -> &Endpoint {
@@ -138,13 +147,15 @@ impl std::fmt::Display for Endpoint {
 /// An address per host.
 fn addresses(plan: &Plan, addressing: &Addressing) -> Result<Vec<String>, RosterError> {
     match &addressing.own {
-        Some(_) if plan.hosts.len() > 1 => Err(RosterError::OtherHosts { hosts: plan.hosts.len() }),
+        Some(_) if plan.hosts().len() > 1 => Err(RosterError::OtherHosts { hosts: plan.hosts().len() }),
         Some(own) => Ok(vec![own.to_string()]),
         // A plain machine's name may not resolve to anything its own processes can reach.
-        None if plan.scheduler.is_plain_machine() && matches!(addressing.rule, HostRule::Name) => {
-            Ok(vec!["localhost".to_owned(); plan.hosts.len()])
+        None if plan.scheduler().is_plain_machine() && matches!(addressing.rule, HostRule::Name) => {
+            Ok(vec!["localhost".to_owned(); plan.hosts().len()])
         }
-        None => Ok(plan.hosts.iter().map(|host| addressing.rule.apply(host)).collect::<Result<_, _>>()?),
+        None => {
+            Ok(plan.hosts().iter().map(|host| addressing.rule.apply(&host.name)).collect::<Result<_, _>>()?)
+        }
     }
 }
 
@@ -155,7 +166,7 @@ fn port(plan: &Plan, member: &Member, local_rank: u32, ports: &StaticPorts) -> R
             .and_then(|offset| base.checked_add(offset))
             .ok_or_else(|| RosterError::PortRange { base, local_rank, member: member.to_string() })
     };
-    match (ports, &plan.ports) {
+    match (ports, plan.ports()) {
         (StaticPorts::Base(base), _) => from_base(*base),
         (StaticPorts::Reserved, None) => from_base(DEFAULT_PORT_BASE),
         (StaticPorts::Reserved, Some(reserved)) => {

@@ -110,7 +110,7 @@ proptest! {
         match Plan::new(allocation, &spec) {
             Ok(plan) => {
                 check_plan(&plan);
-                prop_assert_eq!(plan.members.iter().filter(|m| m.role.as_str() == "ps").count() as u32, ps);
+                prop_assert_eq!(plan.members().iter().filter(|m| m.role.as_str() == "ps").count() as u32, ps);
             }
             Err(error) => prop_assert!(
                 ps + u32::from(chief) > world || per_task.is_some() || ps_gpus > 0,

@@ -139,7 +139,7 @@ fn all_tasks_of_a_step_agree_on_ranks_and_roles() {
         for (task, environ) in &job.tasks {
             let Some(truth) = truth(task) else { continue };
             let plan = Plan::new(allocation(&job, task, environ), &spec).unwrap();
-            let view = plan.members.iter().map(|m| (m.rank, m.role.to_string(), m.index)).collect();
+            let view = plan.members().iter().map(|m| (m.rank, m.role.to_string(), m.index)).collect();
             views.entry(truth.step).or_default().insert(view);
         }
         for (step, views) in views {
@@ -229,7 +229,7 @@ fn devices(case: &str) -> Vec<String> {
         .filter_map(|(task, environ)| truth(task).map(|truth| (truth.rank, task, environ)))
         .map(|(rank, task, environ)| {
             let plan = Plan::new(allocation(job, task, environ), &JobSpec::default()).unwrap();
-            match &plan.members[rank as usize].devices {
+            match &plan.members()[rank as usize].devices {
                 Some(devices) => rallypoint::devices::join(devices),
                 None => "?".to_owned(),
             }

@@ -67,17 +67,17 @@ pub(crate) struct Plan {
 impl Plan {
     #[getter]
     fn scheduler(&self) -> &'static str {
-        self.plan.scheduler.name
+        self.plan.scheduler().name
     }
 
     #[getter]
     fn job(&self) -> Option<&str> {
-        self.plan.job.as_deref()
+        self.plan.job()
     }
 
     #[getter]
     fn attempt(&self) -> u32 {
-        self.plan.attempt
+        self.plan.attempt()
     }
 
     #[getter]
@@ -87,35 +87,34 @@ impl Plan {
 
     #[getter]
     fn hosts(&self) -> Vec<String> {
-        self.plan.hosts.clone()
+        self.plan.hosts().iter().map(|host| host.name.clone()).collect()
     }
 
     #[getter]
     fn members(&self) -> Vec<Member> {
-        self.plan.members.iter().map(|member| Member::of(&self.plan, member)).collect()
+        self.plan.members().iter().map(|member| Member::of(&self.plan, member)).collect()
     }
 
     /// This process's own member; `None` outside of a task.
     #[getter]
     fn me(&self) -> Option<Member> {
-        let rank = self.plan.me? as usize;
-        Some(Member::of(&self.plan, self.plan.members.get(rank)?))
+        Some(Member::of(&self.plan, self.plan.member(self.plan.me()?)?))
     }
 
     #[getter]
     fn ports(&self) -> Option<Vec<u16>> {
-        self.plan.ports.clone()
+        self.plan.ports().map(<[u16]>::to_vec)
     }
 
     /// When the scheduler ends the job, in seconds since 1970.
     #[getter]
     fn deadline(&self) -> Option<f64> {
-        Some(self.plan.deadline?.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
+        Some(self.plan.deadline()?.duration_since(UNIX_EPOCH).ok()?.as_secs_f64())
     }
 
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.plan.notes.clone()
+        self.plan.notes().map(str::to_owned).collect()
     }
 
     /// What `rallypoint plan --json` prints.
@@ -171,7 +170,7 @@ impl Plan {
     fn __repr__(&self) -> String {
         let roles: Vec<String> =
             self.plan.role_counts().iter().map(|(role, count)| format!("{count} {role}")).collect();
-        format!("<Plan of {} on {}: {}>", self.plan.world(), self.plan.scheduler.name, roles.join(", "))
+        format!("<Plan of {} on {}: {}>", self.plan.world(), self.plan.scheduler().name, roles.join(", "))
     }
 }
 
@@ -186,20 +185,20 @@ pub(crate) struct Roster {
 impl Roster {
     #[getter]
     fn members(&self) -> Vec<Member> {
-        let plan = &self.roster.plan;
-        plan.members.iter().map(|member| Member::of(plan, member)).collect()
+        let plan = self.roster.plan();
+        plan.members().iter().map(|member| Member::of(plan, member)).collect()
     }
 
     #[getter]
     fn me(&self) -> Option<Member> {
-        let plan = &self.roster.plan;
-        Some(Member::of(plan, plan.members.get(plan.me? as usize)?))
+        let plan = self.roster.plan();
+        Some(Member::of(plan, plan.member(plan.me()?)?))
     }
 
     /// `host:port` of each rank.
     #[getter]
     fn addresses(&self) -> Vec<String> {
-        self.roster.plan.members.iter().map(|member| self.roster.endpoint(member).to_string()).collect()
+        self.roster.plan().members().iter().map(|member| self.roster.endpoint(member).to_string()).collect()
     }
 
     /// Addresses by role, as TensorFlow's `ClusterSpec` takes them; evaluators are left out.
@@ -210,8 +209,8 @@ impl Roster {
     /// `TF_CONFIG` of a member, this process's own unless a rank is given.
     #[pyo3(signature = (rank = None))]
     fn tf_config(&self, py: Python<'_>, rank: Option<u32>) -> PyResult<String> {
-        let members = &self.roster.plan.members;
-        match rank.or(self.roster.plan.me).and_then(|rank| members.get(rank as usize)) {
+        let plan = self.roster.plan();
+        match rank.or(plan.me()).and_then(|rank| plan.member(rank)) {
             Some(member) => Ok(tensorflow::tf_config(&self.roster, member)),
             None => {
                 let text = "which member is this? hint: give a rank".to_owned();
@@ -223,13 +222,13 @@ impl Roster {
     fn __repr__(&self) -> String {
         let members: Vec<String> = self
             .roster
-            .plan
-            .members
+            .plan()
+            .members()
             .iter()
             .take(4)
             .map(|member| format!("{} {} {}", member.role, member.index, self.roster.endpoint(member)))
             .collect();
-        let more = if self.roster.plan.members.len() > 4 { ", ..." } else { "" };
+        let more = if self.roster.plan().members().len() > 4 { ", ..." } else { "" };
         format!("<Roster {}{more}>", members.join(", "))
     }
 }

@@ -5,7 +5,7 @@ use crate::args::{EnvArgs, EnvFormat};
 use crate::exit::{Exit, Failure};
 use crate::settings;
 use rallypoint::framework::{Extras, child_env, server_def, tensorflow};
-use rallypoint::plan::Plan;
+use rallypoint::plan::{Member, Plan};
 use rallypoint::roster::{Roster, StaticPorts};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
     if let Some(folder) = &args.write_dir {
         return write_files(&roster, folder);
     }
-    let member = &roster.plan.members[rank(&roster.plan, args.rank)? as usize];
+    let member = member(roster.plan(), args.rank)?;
     let variables = || child_env(args.framework, &roster, member, &environ, &Extras::default());
     match args.format {
         EnvFormat::Shell => print(variables()?.to_shell().as_bytes()),
@@ -43,14 +43,13 @@ pub(super) fn run(args: &EnvArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// The user's rank, else our own, else the only one there is.
-fn rank(plan: &Plan, given: Option<u32>) -> Result<u32, WhichMember> {
+/// The one of the user's rank, else our own, else the only one there is.
+fn member(plan: &Plan, given: Option<u32>) -> Result<&Member, WhichMember> {
     let world = plan.world();
-    match given.or(plan.me) {
-        Some(rank) if rank < world => Ok(rank),
-        Some(rank) => Err(WhichMember::Outside { rank, world }),
-        None if world == 1 => Ok(0),
-        None => Err(WhichMember::Untold { world }),
+    match (given.or(plan.me()), plan.members()) {
+        (Some(rank), _) => plan.member(rank).ok_or(WhichMember::Outside { rank, world }),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(WhichMember::Untold { world }),
     }
 }
 
@@ -62,7 +61,7 @@ fn write_files(roster: &Roster, folder: &Path) -> Result<Exit, Failure> {
     };
     std::fs::create_dir_all(folder).map_err(cannot(folder))?;
     let mut names = String::new();
-    for member in &roster.plan.members {
+    for member in roster.plan().members() {
         let path = folder.join(format!("{}-{}.json", member.role, member.index));
         std::fs::write(&path, format!("{}\n", tensorflow::tf_config(roster, member)))
             .map_err(cannot(&path))?;

@@ -31,7 +31,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<Exit, Failure> {
 
 /// True in a task of a Slurm step other than task 0, which shows the same: `srun` mixes what tasks write.
 pub(super) fn is_told_elsewhere(plan: &Plan) -> bool {
-    plan.scheduler.shares_output && plan.me.is_some_and(|rank| rank != 0)
+    plan.scheduler().shares_output && plan.me().is_some_and(|rank| rank != 0)
 }
 
 /// A headline, a row per member grouped by host, and notes, for a terminal.
@@ -39,19 +39,19 @@ pub(super) fn write(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
     let out = &mut Shown(out);
     write!(out, "{}\n\n", headline(plan))?;
     write_rows(out, plan)?;
-    for (i, note) in plan.notes.iter().enumerate() {
+    for (i, note) in plan.notes().enumerate() {
         writeln!(out, "{}note: {note}", if i == 0 { "\n" } else { "" })?;
     }
     Ok(())
 }
 
 fn headline(plan: &Plan) -> String {
-    let mut out = plan.scheduler.heading.to_owned();
-    if let Some(job) = &plan.job {
+    let mut out = plan.scheduler().heading.to_owned();
+    if let Some(job) = plan.job() {
         _ = write!(out, " job {job}");
     }
-    if plan.attempt > 0 {
-        _ = write!(out, ", attempt {}", plan.attempt);
+    if plan.attempt() > 0 {
+        _ = write!(out, ", attempt {}", plan.attempt());
     }
     let roles = plan
         .role_counts()
@@ -61,11 +61,11 @@ fn headline(plan: &Plan) -> String {
         })
         .collect::<Vec<_>>()
         .join(", ");
-    _ = write!(out, ": {} ({roles})", count(plan.members.len(), "member"));
-    if !plan.hosts.is_empty() {
-        _ = write!(out, " on {}", count(plan.hosts.len(), "host"));
+    _ = write!(out, ": {} ({roles})", count(plan.members().len(), "member"));
+    if !plan.hosts().is_empty() {
+        _ = write!(out, " on {}", count(plan.hosts().len(), "host"));
     }
-    if let Some(me) = plan.me.and_then(|rank| plan.members.get(rank as usize)) {
+    if let Some(me) = plan.me().and_then(|rank| plan.member(rank)) {
         _ = write!(out, "; this is {} {}, rank {}", me.role, me.index, me.rank);
     }
     out
@@ -98,13 +98,13 @@ fn write_rows(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
             Some(cpus) => table.number(cpus),
             None => table.word("?"),
         }
-        table.word(if plan.me == Some(member.rank) { "<- this process" } else { "" });
+        table.word(if plan.me() == Some(member.rank) { "<- this process" } else { "" });
         table.end_row()
     };
-    if plan.members.is_sorted_by_key(host) {
-        plan.members.iter().try_for_each(row)?;
+    if plan.members().is_sorted_by_key(host) {
+        plan.members().iter().try_for_each(row)?;
     } else {
-        let mut members: Vec<&Member> = plan.members.iter().collect();
+        let mut members: Vec<&Member> = plan.members().iter().collect();
         members.sort_by_key(|member| host(member));
         members.into_iter().try_for_each(&mut row)?;
     }
@@ -119,12 +119,16 @@ fn columns(plan: &Plan) -> [Column<'static>; 7] {
     let role_counts = plan.role_counts();
     let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0);
     [
-        ("HOST", Align::Left, widest(&mut plan.hosts.iter().map(String::len))),
+        ("HOST", Align::Left, widest(&mut plan.hosts().iter().map(|host| host.name.len()))),
         ("RANK", Align::Right, digits(plan.world().saturating_sub(1))),
         ("ROLE", Align::Left, widest(&mut role_counts.iter().map(|(role, _)| role.as_str().len()))),
         ("INDEX", Align::Right, widest(&mut role_counts.iter().map(|(_, count)| digits(count - 1)))),
-        ("DEVICES", Align::Left, widest(&mut plan.members.iter().map(devices))),
-        ("CPUS", Align::Right, widest(&mut plan.members.iter().filter_map(|member| member.cpus).map(digits))),
+        ("DEVICES", Align::Left, widest(&mut plan.members().iter().map(devices))),
+        (
+            "CPUS",
+            Align::Right,
+            widest(&mut plan.members().iter().filter_map(|member| member.cpus).map(digits)),
+        ),
         ("", Align::Left, 0),
     ]
 }

@@ -104,8 +104,8 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     // What the scheduler reserved for this step comes before any free port.
-    if let (PortChoice::Any, Some(reserved)) = (&ports, &plan.ports) {
-        ports = PortChoice::Prefer(reserved.clone());
+    if let (PortChoice::Any, Some(reserved)) = (&ports, plan.ports()) {
+        ports = PortChoice::Prefer(reserved.to_vec());
     }
     let program = args.command[0].to_string_lossy();
     must_exist(&program, &std::env::current_dir().unwrap_or_default(), environ.get(var::PATH))?;
@@ -168,7 +168,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 /// Refuses rules for a role that nobody has: a mistyped one would be noticed when a member fails.
 fn roles_exist(rules: &Rules, plan: &Plan, cluster: Option<&ConfigFile>) -> Result<(), CannotRun> {
     let there: BTreeSet<&str> = match cluster {
-        None => plan.members.iter().map(|member| member.role.as_str()).collect(),
+        None => plan.members().iter().map(|member| member.role.as_str()).collect(),
         Some(config) => config.cluster.keys().map(String::as_str).chain([config.role.as_str()]).collect(),
     };
     let restarts = rules.restarts.keys().map(|role| ("--restart", role));

@@ -120,7 +120,7 @@ pub(super) fn served(
     }
     let roles = roles.split(',').map(|role| role.trim().parse()).collect::<Result<_, RoleError>>()?;
     let members = match cluster {
-        None => plan.members.iter().map(|member| member.role.clone()).collect(),
+        None => plan.members().iter().map(|member| member.role.clone()).collect(),
         Some(config) => {
             let all =
                 config.cluster.iter().flat_map(|(role, tasks)| tasks.iter().flatten().map(move |_| role));
@@ -128,9 +128,9 @@ pub(super) fn served(
         }
     };
     can_be_served(&roles, &members, rules, args.job.framework)?;
-    let own = match (plan.members.as_slice(), args.job.meet.rank.or(plan.me)) {
+    let own = match (plan.members(), args.job.meet.rank.or(plan.me())) {
         ([only], _) => Some(only),
-        (members, rank) => rank.and_then(|rank| members.get(rank as usize)),
+        (_, rank) => rank.and_then(|rank| plan.member(rank)),
     };
     if in_a_step || own.is_some_and(|member| !roles.contains(&member.role)) {
         return Ok(None);

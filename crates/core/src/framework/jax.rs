@@ -38,9 +38,9 @@ impl Framework for Jax {
 }
 
 fn variables(roster: &Roster, member: &Member) -> Vec<(&'static str, String)> {
-    let coordinator = roster.endpoint(&roster.plan.members[0]);
+    let coordinator = roster.endpoint(&roster.plan().members()[0]);
     let local_rank = member.place.map_or(0, |place| place.local_rank);
-    let world = roster.plan.world().to_string();
+    let world = roster.plan().world().to_string();
     let mut variables = vec![
         (var::JAX_COORDINATOR_ADDRESS, coordinator.to_string()),
         (var::JAX_NUM_PROCESSES, world.clone()),

@@ -103,9 +103,9 @@ pub fn child_env(
     set(var::RALLYPOINT_ROLE, member.role.to_string());
     set(var::RALLYPOINT_INDEX, member.index.to_string());
     set(var::RALLYPOINT_RANK, member.rank.to_string());
-    set(var::RALLYPOINT_WORLD, roster.plan.world().to_string());
-    set(var::RALLYPOINT_ATTEMPT, roster.plan.attempt.to_string());
-    if let Some(end) = roster.plan.deadline.and_then(|end| end.duration_since(UNIX_EPOCH).ok()) {
+    set(var::RALLYPOINT_WORLD, roster.plan().world().to_string());
+    set(var::RALLYPOINT_ATTEMPT, roster.plan().attempt().to_string());
+    if let Some(end) = roster.plan().deadline().and_then(|end| end.duration_since(UNIX_EPOCH).ok()) {
         set(var::RALLYPOINT_DEADLINE, end.as_secs().to_string());
     }
     set(var::RALLYPOINT_ADDRESS, roster.endpoint(member).to_string());
@@ -121,12 +121,12 @@ pub fn child_env(
     }
     for (name, value) in framework.variables(roster, member, extras.hand_over)? {
         if name.len() + 1 + value.len() > MAX_STRING {
-            let (world, size) = (roster.plan.world(), value.len());
+            let (world, size) = (roster.plan().world(), value.len());
             return Err(FrameworkError::TooLarge { variable: name, world, size });
         }
         set(name, value);
     }
-    if let (Some(mask), true) = (&member.devices, roster.plan.binds_gpus) {
+    if let (Some(mask), true) = (&member.devices, roster.plan().binds_gpus()) {
         for variable in masks_to_set(environ, mask.is_empty()) {
             set(variable, devices::join(mask));
         }
@@ -154,7 +154,7 @@ fn masks_to_set(environ: &Environ, no_gpu: bool) -> Vec<&'static str> {
 
 impl ChildEnv {
     fn spare_from_proxy(&mut self, roster: &Roster, environ: &Environ) {
-        let members = roster.plan.members.iter().map(|member| roster.endpoint(member).address.as_str());
+        let members = roster.plan().members().iter().map(|member| roster.endpoint(member).address.as_str());
         if let Some((variables, note)) = no_proxy(environ, members) {
             self.variables.extend(variables);
             self.notes.push(note);

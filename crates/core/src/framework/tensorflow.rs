@@ -74,7 +74,7 @@ pub type Cluster = BTreeMap<String, Vec<String>>;
 /// The addresses of all members but the evaluators.
 pub fn cluster(roster: &Roster) -> Cluster {
     let mut cluster = Cluster::new();
-    for member in roster.plan.members.iter().filter(|member| member.role != Role::Evaluator) {
+    for member in roster.plan().members().iter().filter(|member| member.role != Role::Evaluator) {
         let address = roster.endpoint(member).to_string();
         match cluster.get_mut(member.role.as_str()) {
             Some(addresses) => addresses.push(address),

@@ -34,7 +34,7 @@ impl Framework for Torch {
 
 /// Rank 0's held port is the master's.
 fn variables(roster: &Roster, member: &Member) -> Vec<(&'static str, String)> {
-    let members = &roster.plan.members;
+    let members = roster.plan().members();
     let master = roster.endpoint(&members[0]);
     let host = |member: &Member| member.place.map(|place| place.host);
     let beside = members.iter().filter(|other| host(other) == host(member)).count();

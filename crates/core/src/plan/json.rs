@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 16;
 impl Plan {
     /// Writes the plan as one line of JSON.
     pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
-        let hosts: Vec<String> = self.hosts.iter().map(|host| quoted(host)).collect();
+        let hosts: Vec<String> = self.hosts.iter().map(|host| quoted(&host.name)).collect();
         let mut piece = format!(
             "{{\"scheduler\":{},\"job\":{},\"attempt\":{},\"world\":{}",
             quoted(self.scheduler.name),

@@ -40,7 +40,7 @@ pub struct Plan {
     /// Where each member is started again by itself, this one's own count.
     pub restarts: Option<IndependentRestarts>,
     pub me: Option<u32>,
-    pub hosts: Vec<String>,
+    pub hosts: Vec<Host>,
     pub members: Vec<Member>,
     pub deadline: Option<SystemTime>,
     /// Ports that the scheduler reserved on every host.
@@ -125,7 +125,7 @@ impl Plan {
             attempt: allocation.attempt,
             restarts: allocation.restarts,
             me: allocation.me,
-            hosts: allocation.hosts.into_iter().map(|host| host.name).collect(),
+            hosts: allocation.hosts,
             members,
             deadline: allocation.deadline,
             ports: allocation.ports,
@@ -140,7 +140,55 @@ impl Plan {
 
     /// The name of a member's host, where known.
     pub fn host(&self, member: &Member) -> Option<&str> {
-        member.place.map(|place| self.hosts[place.host as usize].as_str())
+        Some(self.hosts.get(member.place?.host as usize)?.name.as_str())
+    }
+
+    pub fn scheduler(&self) -> Source {
+        self.scheduler
+    }
+
+    pub fn job(&self) -> Option<&str> {
+        self.job.as_deref()
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    pub fn restarts(&self) -> Option<IndependentRestarts> {
+        self.restarts
+    }
+
+    pub fn me(&self) -> Option<u32> {
+        self.me
+    }
+
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub fn member(&self, rank: u32) -> Option<&Member> {
+        self.members.get(rank as usize)
+    }
+
+    pub fn deadline(&self) -> Option<SystemTime> {
+        self.deadline
+    }
+
+    pub fn ports(&self) -> Option<&[u16]> {
+        self.ports.as_deref()
+    }
+
+    pub fn binds_gpus(&self) -> bool {
+        self.binds_gpus
+    }
+
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().map(String::as_str)
     }
 
     /// Members of each role, in order of first appearance.

@@ -238,7 +238,7 @@ impl Leader {
     /// The meeting has ended before all had come.
     fn error(&self, plan: &Plan, ended: Ended) -> RendezvousError {
         let missing = self.seats.missing();
-        let who = |rank: u32| plan.members[rank as usize].to_string();
+        let who = |rank: u32| plan.members()[rank as usize].to_string();
         match ended {
             Ended::Superseded => RendezvousError::Superseded,
             Ended::Failed { rank, code, why } => RendezvousError::MemberFailed { who: who(rank), code, why },

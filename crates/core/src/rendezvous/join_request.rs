@@ -38,7 +38,7 @@ pub struct JoinRequest {
 impl Meeting {
     /// This member's rank, as far as it is known beforehand.
     pub fn rank(&self, plan: &Plan) -> Option<u32> {
-        self.rank.or(plan.me)
+        self.rank.or(plan.me())
     }
 
     /// Holds the port that this member will offer.
@@ -48,7 +48,7 @@ impl Meeting {
         choice: &PortChoice,
         hand_over: HandOver,
     ) -> Result<HeldPort, PortError> {
-        let place = self.rank(plan).and_then(|rank| plan.members.get(rank as usize)?.place);
+        let place = self.rank(plan).and_then(|rank| plan.member(rank)?.place);
         match (choice, place) {
             // Without a rank there is no number on the host: a free one of the 1,024 from the base on.
             (PortChoice::Base(base), None) => {
@@ -68,8 +68,8 @@ impl Meeting {
         rejoin: Duration,
     ) -> Result<JoinRequest, AddressError> {
         let rank = self.rank(plan);
-        let me = rank.and_then(|rank| plan.members.get(rank as usize));
-        let host = match plan.scheduler.hosts {
+        let me = rank.and_then(|rank| plan.member(rank));
+        let host = match plan.scheduler().hosts {
             HostNames::Own | HostNames::GivenByHand => None,
             HostNames::Scheduler => me.and_then(|member| plan.host(member)),
         };
@@ -83,9 +83,9 @@ impl Meeting {
         let offer = Offer {
             version: VERSION,
             rank,
-            job: self.job.clone().or_else(|| plan.job.clone()),
-            attempt: plan.attempt,
-            runs: plan.restarts.map_or(0, |restarts| restarts.previous_runs),
+            job: self.job.clone().or_else(|| plan.job().map(str::to_owned)),
+            attempt: plan.attempt(),
+            runs: plan.restarts().map_or(0, |restarts| restarts.previous_runs),
             roles,
             host,
             machine: machine_id(),
@@ -100,16 +100,16 @@ impl Meeting {
             key: self.key.clone(),
             timeout: self.timeout,
             // The scheduler starts it again when it likes.
-            rejoin: if plan.restarts.is_some() { self.timeout } else { rejoin },
+            rejoin: if plan.restarts().is_some() { self.timeout } else { rejoin },
             lost_leader: None,
-            apart: plan.restarts.is_some(),
+            apart: plan.restarts().is_some(),
         })
     }
 }
 
 /// `ps*1,worker*3`: who is who, in rank order.
 pub(crate) fn folded_roles(plan: &Plan) -> String {
-    plan.members
+    plan.members()
         .chunk_by(|a, b| a.role == b.role)
         .map(|members| format!("{}*{}", members[0].role, members.len()))
         .collect::<Vec<_>>()

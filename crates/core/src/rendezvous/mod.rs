@@ -188,9 +188,9 @@ pub(crate) fn describe(plan: &Plan, ranks: &[u32]) -> String {
         .iter()
         .take(MOST)
         .map(|&rank| {
-            let member = &plan.members[rank as usize];
+            let member = &plan.members()[rank as usize];
             // On plain machines nobody knows before they meet.
-            let host = plan.host(member).filter(|_| !plan.scheduler.is_plain_machine());
+            let host = plan.host(member).filter(|_| !plan.scheduler().is_plain_machine());
             let host = host.map(|host| format!(", {host}")).unwrap_or_default();
             format!("{member} (rank {rank}{host})")
         })

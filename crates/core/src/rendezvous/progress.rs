@@ -55,7 +55,7 @@ impl Progress {
                 limit.as_secs()
             ),
             Progress::Lost { rank, why } => {
-                format!("{} was lost while waiting: {why}", plan.members[*rank as usize])
+                format!("{} was lost while waiting: {why}", plan.members()[*rank as usize])
             }
             Progress::Refused { peer, why } => format!("the member at {peer} was refused: {why}"),
             Progress::Searching { line } | Progress::Strangers { line } => line.clone(),

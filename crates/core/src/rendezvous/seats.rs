@@ -234,7 +234,7 @@ impl Refusal {
             Refusal::NoSuchRank { rank } => format!("rank {rank} does not exist among {}", plan.world()),
             Refusal::AllHaveCome => format!("all {} members have come already", plan.world()),
             Refusal::Taken { rank, pid, host } => {
-                format!("rank {rank} ({}) is taken by pid {pid} on {host}", plan.members[*rank as usize])
+                format!("rank {rank} ({}) is taken by pid {pid} on {host}", plan.members()[*rank as usize])
             }
         }
     }

@@ -59,7 +59,7 @@ pub fn settle(
     for (member, place) in plan.members.iter_mut().zip(placed) {
         member.place = Some(place);
     }
-    plan.hosts = hosts;
+    plan.hosts = hosts.into_iter().map(Host::new).collect();
     plan.me = Some(rank);
     Ok(Roster::met(plan, endpoints)?)
 }
@@ -85,14 +85,15 @@ mod tests {
         });
         let cpus = Cpus { online: 8, affinity: None, quota: None };
         let roster = settle(allocation, &job, plan, Some(cpus), 3, members.to_vec()).unwrap();
-        assert_eq!(roster.plan.hosts, ["localhost", "localhost"]);
+        let names: Vec<&str> = roster.plan().hosts().iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(names, ["localhost", "localhost"]);
         let places: Vec<(u32, u32)> = roster
-            .plan
-            .members
+            .plan()
+            .members()
             .iter()
             .map(|member| member.place.map(|place| (place.host, place.local_rank)).unwrap())
             .collect();
         assert_eq!(places, [(0, 0), (1, 0), (0, 1), (1, 1)]);
-        assert_eq!(roster.plan.members[3].cpus, Some(4), "two share this machine, not four");
+        assert_eq!(roster.plan().members()[3].cpus, Some(4), "two share this machine, not four");
     }
 }

@@ -66,7 +66,7 @@ pub enum PlaceError {
 impl MeetRequest<'_> {
     /// A directory that all members see.
     pub fn directory(&self, folder: &Path) -> Result<Directory, RendezvousError> {
-        Directory::new(folder, self.job, self.plan.attempt)
+        Directory::new(folder, self.job, self.plan.attempt())
     }
 
     /// The directory that this process was started in.
@@ -80,8 +80,12 @@ impl MeetRequest<'_> {
         match allocation.me {
             Some(_) if plan.world() == 1 => Ok(None),
             Some(_) => Err(PlaceError::NoWay { world: plan.world(), scheduler: allocation.scheduler.title }),
-            None if plan.hosts.len() == 1 && environ.hostname.as_ref() == plan.hosts.first() => Ok(None),
-            None => Err(PlaceError::NotInStep { hosts: plan.hosts.len() }),
+            None if plan.hosts().len() == 1
+                && environ.hostname.as_deref() == plan.hosts().first().map(|host| host.name.as_str()) =>
+            {
+                Ok(None)
+            }
+            None => Err(PlaceError::NotInStep { hosts: plan.hosts().len() }),
         }
     }
 }
@@ -105,7 +109,7 @@ pub fn place(
     let scheduler = super::of(allocation.scheduler);
     // A scheduler's job may have several steps at once, which must not meet each other.
     let of_scheduler = || scheduler.job_name(environ);
-    let job = request.job.clone().or_else(of_scheduler).or_else(|| plan.job.clone());
+    let job = request.job.clone().or_else(of_scheduler).or_else(|| plan.job().map(str::to_owned));
     let meet = MeetRequest { environ, allocation, plan, job: job.as_deref(), all_have_a_key: key.is_some() };
     let with_way = |name: &str| SCHEDULERS.iter().find(|scheduler| scheduler.ways().contains(&name));
     let way: Option<WayToMeet> = match request.meet.as_deref() {

@@ -27,7 +27,7 @@ use std::time::Instant;
 
 /// Runs all members on this machine.
 pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<Outcome, RunError> {
-    let descriptors = DescriptorLimit::raise_for(run.plan.members.len(), 0)?;
+    let descriptors = DescriptorLimit::raise_for(run.plan.members().len(), 0)?;
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
         let mut held = HashMap::new();
@@ -36,7 +36,7 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<Outc
             Some(own) => own.to_string(),
             None => "127.0.0.1".to_owned(),
         };
-        for member in &run.plan.members {
+        for member in run.plan.members() {
             let local_rank = member.place.map_or(member.rank, |place| place.local_rank);
             let port = HeldPort::take(&run.spec.ports, local_rank, run.spec.hand_over)?;
             endpoints.push(Endpoint { address: address.clone(), port: port.port() });
@@ -45,7 +45,7 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<Outc
         let Run { mut plan, environ, spec, .. } = run;
         plan.deadline = plan.deadline.or_else(|| spec.ask_deadline?(&environ));
         let roster = Roster::met(plan, endpoints)?;
-        let job = Job::new(&roster.plan, spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
+        let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
         let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, talk)?;
         conductor.begin(signals.suspended);
         Ok(conductor.run(&mut signals).await)
@@ -61,7 +61,7 @@ pub fn run_member(
     talk: Talk<'_>,
 ) -> Result<Outcome, RunError> {
     // Any of them may come to lead the others.
-    let descriptors = DescriptorLimit::raise_for(1, run.plan.members.len())?;
+    let descriptors = DescriptorLimit::raise_for(1, run.plan.members().len())?;
     // It is dropped behind the loop, and takes back what was published.
     let mut seeker = Seeker::new(way);
     let way = &mut seeker;
@@ -78,7 +78,7 @@ pub fn run_member(
             run.spec.grace,
         )?;
         talk(Notice::Line(format!("meeting: {}", way.name())));
-        if let Some(IndependentRestarts { previous_runs: 1.., others_retry: false }) = run.plan.restarts {
+        if let Some(IndependentRestarts { previous_runs: 1.., others_retry: false }) = run.plan.restarts() {
             let line = "this member has run before; if the job has failed since, nobody starts the others again (max_retries)";
             talk(Notice::Line(line.to_owned()));
         }
@@ -98,7 +98,7 @@ pub fn run_member(
                 }
                 Attended::Over { code, summary } => {
                     in_short(summary).into_iter().for_each(|line| talk(Notice::Failure(line)));
-                    if code == 0 || !run.plan.restarts.is_some_and(|restarts| restarts.others_retry) {
+                    if code == 0 || !run.plan.restarts().is_some_and(|restarts| restarts.others_retry) {
                         talk(Notice::Line(format!("the job has ended with {code}, without this member")));
                         return Ok(Outcome::Part { code });
                     }
@@ -150,7 +150,7 @@ async fn lead(
     };
     handout.hand_out(&remotes);
     conductor.event(&JobEvent::Gathered {
-        world: conductor.roster.plan.world(),
+        world: conductor.roster.plan().world(),
         seconds: started.elapsed().as_secs_f64(),
     });
     conductor.others =

@@ -55,7 +55,7 @@ impl Closing<'_> {
         if let Some(mut step) = step {
             // Its tasks end when they have heard; then it has written all that they wrote.
             let verdict = judge(verdict.clone(), &lost, log_errors);
-            say_goodbye(&mut others, verdict.code(), &verdict.lines(&roster.plan)).await;
+            say_goodbye(&mut others, verdict.code(), &verdict.lines(roster.plan())).await;
             step.see_out().await;
         }
         let is_interrupted = matches!(verdict, Verdict::Interrupted(_));
@@ -78,13 +78,13 @@ impl Closing<'_> {
         }
         let verdict = judge(verdict, &lost, log_errors);
         let source = if verdict.is_own_code() { CodeSource::Rallypoint } else { CodeSource::Member };
-        events.write(roster.plan.attempt, &JobEvent::Over { code: verdict.code(), source });
+        events.write(roster.plan().attempt(), &JobEvent::Over { code: verdict.code(), source });
         events.finish(deadline).await;
         // The last events may be what is lost.
         hear(&mut lost);
         let verdict = judge(verdict, &lost, log_errors);
         let code = verdict.code();
-        let mut summary = verdict.lines(&roster.plan);
+        let mut summary = verdict.lines(roster.plan());
         if !matches!(verdict, Verdict::OutputLost(_)) {
             summary.extend(lost.lines());
         }
@@ -94,7 +94,7 @@ impl Closing<'_> {
                 if left == 1 { "" } else { "es" }
             )));
         }
-        talk(Notice::Closing(closing_rows(&roster.plan, job.members())));
+        talk(Notice::Closing(closing_rows(roster.plan(), job.members())));
         for line in &summary {
             talk(Notice::Verdict(line.clone()));
         }
@@ -102,9 +102,9 @@ impl Closing<'_> {
         if let (Verdict::Failed(failure), Some(requeue)) = (&verdict, requeue)
             && job.rules().asks_for_requeue(&failure.ended.end)
         {
-            ask_for_another_run(&requeue, &roster.plan.members[failure.rank as usize], talk);
+            ask_for_another_run(&requeue, &roster.plan().members()[failure.rank as usize], talk);
         }
-        let attempt = roster.plan.attempt;
+        let attempt = roster.plan().attempt();
         Outcome::Whole { attempt, members: job.members().to_vec(), verdict, left_behind: left }
     }
 }
@@ -129,7 +129,7 @@ fn judge(verdict: Verdict, lost: &Tally, log_errors: LogErrors) -> Verdict {
 }
 
 fn closing_rows(plan: &Plan, outcomes: &[MemberOutcome]) -> Vec<ClosingRow> {
-    plan.members
+    plan.members()
         .iter()
         .zip(outcomes)
         .map(|(member, outcome)| {

@@ -68,7 +68,7 @@ impl<'a> Conductor<'a> {
         talk: Talk<'a>,
     ) -> Result<Conductor<'a>, RunError> {
         let (roster, environ, spec) = settled?;
-        let job = Job::new(&roster.plan, spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
+        let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
         Conductor::new(roster, job, held, descriptors, &spec, &environ, talk)
     }
 
@@ -87,7 +87,7 @@ impl<'a> Conductor<'a> {
         let named = spec.events.as_ref().map(|file| format!("--events {}", file.display()));
         let events = EventLog::create(spec.events.as_deref(), &losses)
             .map_err(io(named.as_deref().unwrap_or("--events")))?;
-        let world = roster.plan.members.len();
+        let world = roster.plan().members().len();
         Ok(Conductor {
             roster,
             job,
@@ -111,7 +111,7 @@ impl<'a> Conductor<'a> {
     }
 
     pub(super) fn event(&mut self, event: &JobEvent<'_>) {
-        self.events.write(self.roster.plan.attempt, event);
+        self.events.write(self.roster.plan().attempt(), event);
     }
 
     /// Starts all that run here; they stand still where the job does (Ctrl-Z while the others came).
@@ -123,8 +123,8 @@ impl<'a> Conductor<'a> {
     }
 
     fn start(&mut self) {
-        let plan = &self.roster.plan;
-        self.events.write(plan.attempt, &report::roster(&self.roster));
+        let plan = self.roster.plan();
+        self.events.write(plan.attempt(), &report::roster(&self.roster));
         (self.talk)(Notice::Start(report::start_line(plan, SystemTime::now())));
         for rank in self.own.clone() {
             if self.over {
@@ -201,7 +201,7 @@ impl<'a> Conductor<'a> {
     /// Says who has finished and who still runs, now and then.
     fn call_the_roll(&mut self) {
         if self.roll_call.is_due(self.job.waits_for_some(), clock::now()) {
-            let line = rollcall::line(&self.roster.plan, &self.job.standing());
+            let line = rollcall::line(self.roster.plan(), &self.job.standing());
             (self.talk)(Notice::Line(line));
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Conductor<'a> {
                 Happened::Ended { rank, ended } => self.apply(Event::Ended { rank, ended }),
                 Happened::OutputLost(loss) => self.output_lost(loss),
                 Happened::NoStandIn { rank, why } => {
-                    let line = no_stand_in(&self.roster.plan.members[rank as usize], &why);
+                    let line = no_stand_in(&self.roster.plan().members()[rank as usize], &why);
                     (self.talk)(Notice::Failure(line));
                 }
             }
@@ -236,24 +236,24 @@ impl<'a> Conductor<'a> {
         // Seldom, the event too: it may be the events that are lost.
         if let Some((line, bytes)) = self.lost.add(loss, clock::now()) {
             let event = JobEvent::OutputLost { path: &path, bytes, why: &why };
-            self.events.write(self.roster.plan.attempt, &event);
+            self.events.write(self.roster.plan().attempt(), &event);
             (self.talk)(Notice::Failure(line));
         }
     }
 
     fn started(&mut self, rank: u32, pid: u32, served: bool) {
-        let member = &self.roster.plan.members[rank as usize];
-        let host = self.roster.plan.host(member).unwrap_or("?");
+        let member = &self.roster.plan().members()[rank as usize];
+        let host = self.roster.plan().host(member).unwrap_or("?");
         let (role, index) = (member.role.as_str(), member.index);
         let event = JobEvent::Started { rank, role, index, host, pid, served };
-        self.events.write(self.roster.plan.attempt, &event);
+        self.events.write(self.roster.plan().attempt(), &event);
         self.apply(Event::Started { rank, pid, served });
     }
 
     fn listening(&mut self, rank: u32) {
-        let member = &self.roster.plan.members[rank as usize];
+        let member = &self.roster.plan().members()[rank as usize];
         let event = JobEvent::Listening { rank, role: member.role.as_str(), index: member.index };
-        self.events.write(self.roster.plan.attempt, &event);
+        self.events.write(self.roster.plan().attempt(), &event);
         self.apply(Event::Listening { rank });
     }
 
@@ -278,11 +278,11 @@ impl<'a> Conductor<'a> {
     }
 
     fn log_end(&mut self, rank: u32) {
-        let member = &self.roster.plan.members[rank as usize];
+        let member = &self.roster.plan().members()[rank as usize];
         let outcome = &self.job.members()[rank as usize];
         let Some(Ended { end, .. }) = &outcome.ended else { return };
         if let Some(event) = report::end(member, outcome) {
-            self.events.write(self.roster.plan.attempt, &event);
+            self.events.write(self.roster.plan().attempt(), &event);
         }
         if !end.is_success() && !outcome.stopped {
             (self.talk)(Notice::Line(format!("{member} has failed: {end}")));
@@ -292,9 +292,9 @@ impl<'a> Conductor<'a> {
     fn perform(&mut self, action: Action) {
         match action {
             Action::Restart(rank) => {
-                let member = &self.roster.plan.members[rank as usize];
+                let member = &self.roster.plan().members()[rank as usize];
                 let event = JobEvent::Restarted { rank, role: member.role.as_str(), index: member.index };
-                self.events.write(self.roster.plan.attempt, &event);
+                self.events.write(self.roster.plan().attempt(), &event);
                 (self.talk)(Notice::Line(format!("{member} failed and is started again")));
                 let before = self.job.members()[rank as usize].restarts.saturating_sub(1);
                 self.restarts.add(rank, before, clock::now());
@@ -394,12 +394,12 @@ impl<'a> Conductor<'a> {
                     ToLeader::Wrote => self.silence.heard(rank, clock::now()),
                     ToLeader::Ended(ended) => self.apply(Event::Ended { rank, ended }),
                     ToLeader::OutputLost { path, bytes, why } => {
-                        let member = &self.roster.plan.members[rank as usize];
-                        let host = self.roster.plan.host(member).unwrap_or("?");
+                        let member = &self.roster.plan().members()[rank as usize];
+                        let host = self.roster.plan().host(member).unwrap_or("?");
                         self.output_lost(Loss { path: format!("{path} on {host}"), bytes, why });
                     }
                     ToLeader::Interrupted { signal } => {
-                        let member = &self.roster.plan.members[rank as usize];
+                        let member = &self.roster.plan().members()[rank as usize];
                         (self.talk)(Notice::Line(format!(
                             "{} came to {member}: stopping",
                             signal::name(signal)
@@ -426,7 +426,7 @@ impl<'a> Conductor<'a> {
             Some(runs) if offer.runs > *runs => *runs = offer.runs,
             _ => return refuse(&remote),
         }
-        let member = &self.roster.plan.members[rank as usize];
+        let member = &self.roster.plan().members()[rank as usize];
         let why = format!("{member} was started again on {} while its job runs", offer.host);
         (self.talk)(Notice::Line(why.clone()));
         remote.send(ToMember::Later {
@@ -458,7 +458,7 @@ impl<'a> Conductor<'a> {
             }
         }
         if let Some(lasts) = self.silence.is_due(now) {
-            let lines = self.silence.lines(&self.roster.plan, &self.job, self.framework, lasts, now);
+            let lines = self.silence.lines(self.roster.plan(), &self.job, self.framework, lasts, now);
             lines.into_iter().for_each(|line| (self.talk)(Notice::Line(line)));
         }
     }
@@ -469,10 +469,10 @@ impl<'a> Conductor<'a> {
         let Some((since, _)) = self.stop.filter(|(_, word)| *word <= now) else { return };
         self.stop = Some((since, now + NEXT_WORD));
         let left = (since + self.grace).saturating_duration_since(now);
-        let world = self.roster.plan.world();
+        let world = self.roster.plan().world();
         let lingering: Vec<u32> = (0..world).filter(|&rank| self.job.is_alive(rank)).collect();
         if !left.is_zero() && !lingering.is_empty() {
-            let line = report::still_ending(&self.roster.plan, &lingering, left, self.job.verdict());
+            let line = report::still_ending(self.roster.plan(), &lingering, left, self.job.verdict());
             (self.talk)(Notice::Line(line));
         }
     }

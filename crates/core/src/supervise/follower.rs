@@ -38,7 +38,7 @@ pub(super) async fn follow(
             return Err(error);
         }
     };
-    let member = &roster.plan.members[rank as usize];
+    let member = &roster.plan().members()[rank as usize];
     talk(Notice::Start(format!("this is {member}")));
     let mut follower = Follower { following: Following::new(spec.grace), link, executor, member, talk };
     follower.perform(Action::Suspend(signals.suspended));

@@ -24,16 +24,16 @@ pub(super) fn prepare(
     environ: &Environ,
     talk: Talk<'_>,
 ) -> Result<(Executor, Losses), RunError> {
-    let plan = &roster.plan;
+    let plan = roster.plan();
     let roster_file = spec.private.join("roster.json");
     std::fs::write(&roster_file, roster.to_json()).map_err(io(&roster_file.display().to_string()))?;
-    let log_folder = spec.log_dir.as_ref().map(|folder| folder.join(format!("attempt-{}", plan.attempt)));
+    let log_folder = spec.log_dir.as_ref().map(|folder| folder.join(format!("attempt-{}", plan.attempt())));
     if let Some(folder) = &log_folder {
         std::fs::create_dir_all(folder).map_err(io(&format!("--log-dir {}", folder.display())))?;
     }
     let mut launches = Vec::new();
     for (rank, port) in held {
-        let member = &plan.members[rank as usize];
+        let member = &plan.members()[rank as usize];
         let error_file = spec.private.join(format!("error-{rank}"));
         let extras = Extras {
             roster_file: Some(roster_file.clone()),

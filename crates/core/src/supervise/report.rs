@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 /// Everyone's address.
 pub(super) fn roster(roster: &Roster) -> JobEvent<'_> {
-    let plan = &roster.plan;
-    let members = plan.members.iter().map(|member| RosterEntry {
+    let plan = roster.plan();
+    let members = plan.members().iter().map(|member| RosterEntry {
         rank: member.rank,
         role: member.role.as_str(),
         index: member.index,
@@ -23,9 +23,9 @@ pub(super) fn roster(roster: &Roster) -> JobEvent<'_> {
 /// `3 members on 2 hosts; 17 min left until the time limit`
 pub(super) fn start_line(plan: &Plan, now: SystemTime) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let (world, hosts) = (plan.members.len(), plan.hosts.len());
+    let (world, hosts) = (plan.members().len(), plan.hosts().len());
     let line = format!("{world} member{} on {hosts} host{}", plural(world), plural(hosts));
-    match plan.deadline.and_then(|end| end.duration_since(now).ok()) {
+    match plan.deadline().and_then(|end| end.duration_since(now).ok()) {
         Some(left) => format!("{line}; {} left until the time limit", hours(left)),
         None => line,
     }

@@ -162,7 +162,7 @@ fn lines(plan: &Plan, framework: &dyn Framework, all: &[View], lasts: Duration) 
 }
 
 fn suspicions(plan: &Plan, tensorflow: bool, all: &[View], some_are_deaf: bool) -> Vec<&'static str> {
-    let has = |role: Role| plan.members.iter().any(|member| member.role == role);
+    let has = |role: Role| plan.members().iter().any(|member| member.role == role);
     let some_have_ended = all.iter().any(|view| !view.alive);
     let mut found = Vec::new();
     if some_have_ended && tensorflow && has(Role::Ps) {

@@ -28,7 +28,7 @@ pub fn run_step(
     guard: Option<OwnedFd>,
     talk: Talk<'_>,
 ) -> Result<Outcome, RunError> {
-    let descriptors = DescriptorLimit::raise_for(0, run.plan.members.len())?;
+    let descriptors = DescriptorLimit::raise_for(0, run.plan.members().len())?;
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
         let hostname = run.environ.hostname.as_deref();
@@ -74,7 +74,7 @@ pub fn run_step(
         };
         handout.hand_out(&remotes);
         let (world, seconds) =
-            (conductor.roster.plan.world(), clock::now().saturating_duration_since(started).as_secs_f64());
+            (conductor.roster.plan().world(), clock::now().saturating_duration_since(started).as_secs_f64());
         conductor.event(&JobEvent::Gathered { world, seconds });
         conductor.others = Some(Others {
             leader,

@@ -25,15 +25,15 @@ pub(crate) fn check_allocation(allocation: &Allocation) {
 
 /// Ranks are 0 to n-1, indices count up within each role, no device of a host is given twice.
 pub(crate) fn check_plan(plan: &Plan) {
-    let ranks: Vec<u32> = plan.members.iter().map(|member| member.rank).collect();
+    let ranks: Vec<u32> = plan.members().iter().map(|member| member.rank).collect();
     assert_eq!(ranks, (0..plan.world()).collect::<Vec<_>>());
     for (role, count) in plan.role_counts() {
         let indices: Vec<u32> =
-            plan.members.iter().filter(|member| member.role == role).map(|member| member.index).collect();
+            plan.members().iter().filter(|member| member.role == role).map(|member| member.index).collect();
         assert_eq!(indices, (0..count).collect::<Vec<_>>());
     }
     let mut given = BTreeSet::new();
-    for member in &plan.members {
+    for member in plan.members() {
         for device in member.devices.iter().flat_map(|devices| devices.iter()) {
             let host = member.place.map(|place| place.host);
             assert!(given.insert((host, device.clone())), "{device} of {host:?} is given twice");

@@ -37,9 +37,13 @@ pub(super) fn follow(
     let parallel = request.universe == Universe::Parallel;
     let path = request.log(cluster);
     let mut log = UserLog::new(request.members, parallel);
-    let who = |member: u32| match parallel {
-        true => format!("{} (node {member})", plan.members[member as usize]),
-        false => format!("{} ({cluster}.{member})", plan.members[member as usize]),
+    let who = |number: u32| {
+        // A log may tell of more than were submitted.
+        let member = plan.member(number).map_or_else(|| "nobody".to_owned(), ToString::to_string);
+        match parallel {
+            true => format!("{member} (node {number})"),
+            false => format!("{member} ({cluster}.{number})"),
+        }
     };
     let started = Instant::now();
     let mut position = 0;

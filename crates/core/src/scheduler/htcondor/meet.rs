@@ -40,9 +40,9 @@ pub(super) fn by_chirp(request: &MeetRequest<'_>) -> Result<WayToMeet, PlaceErro
     let (folder, _) =
         submit_directory(request.environ).ok_or_else(|| missing("the job ad has no Iwd".to_owned()))?;
     let (folder, plan) = (Path::new(&folder), request.plan);
-    if let (None, Some(node)) = (plan.restarts, plan.me) {
+    if let (None, Some(node)) = (plan.restarts(), plan.me()) {
         let known = request.all_have_a_key;
-        return Ok(WayToMeet::known(JobAd::new(chirp, folder, node, request.job, plan.attempt, known)?));
+        return Ok(WayToMeet::known(JobAd::new(chirp, folder, node, request.job, plan.attempt(), known)?));
     }
     let (submitted, mode) = SubmitDirectory::new(chirp, folder).map_err(|error| RendezvousError::Directory {
         path: folder.to_owned(),
@@ -50,6 +50,6 @@ pub(super) fn by_chirp(request: &MeetRequest<'_>) -> Result<WayToMeet, PlaceErro
             "through chirp, {error}; hint: write `+WantIOProxy = true` into the submit description, or give --meet DIR where one is shared"
         ),
     })?;
-    let directory = Directory::in_folder(Box::new(submitted), mode, request.job, plan.attempt)?;
+    let directory = Directory::in_folder(Box::new(submitted), mode, request.job, plan.attempt())?;
     Ok(WayToMeet::contested(directory))
 }

@@ -161,7 +161,7 @@ fn request(order: Order<'_>, plan: &Plan) -> Result<(Request, Work), CannotSubmi
         false => None,
         true => Some(files_that_go_along(given.all("input"), command, &mut work, own)?),
     };
-    let ranks = || plan.members.iter().filter(|member| member.role == Role::Ps).map(|member| member.rank);
+    let ranks = || plan.members().iter().filter(|member| member.role == Role::Ps).map(|member| member.rank);
     let together = || ranks().zip(ranks().skip(1)).all(|(rank, next)| rank + 1 == next);
     let without_gpus = ranks().next().zip(ranks().next_back()).filter(|_| together());
     let asked = |name: &'static str, option: &str| Some((name, given.text(option)?.to_owned()));

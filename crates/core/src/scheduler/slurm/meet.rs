@@ -43,8 +43,8 @@ fn numbers(request: &MeetRequest<'_>) -> Result<(i32, u32, u32), NoPmi> {
         i32::try_from(number(var::PMI_FD)?).map_err(|_| NoPmi::NotSet { variable: var::PMI_FD })?;
     let (pmi_rank, pmi_size) = (number(var::PMI_RANK)?, number(var::PMI_SIZE)?);
     let plan = request.plan;
-    if plan.me != Some(pmi_rank) || plan.world() != pmi_size {
-        let rank = plan.me.map_or("?".to_owned(), |rank| rank.to_string());
+    if plan.me() != Some(pmi_rank) || plan.world() != pmi_size {
+        let rank = plan.me().map_or("?".to_owned(), |rank| rank.to_string());
         return Err(NoPmi::Other { rank, world: plan.world(), pmi_rank, pmi_size });
     }
     Ok((descriptor, pmi_rank, pmi_size))

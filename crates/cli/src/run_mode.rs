@@ -2,7 +2,6 @@
 
 use crate::args::RunArgs;
 use crate::exit::Failure;
-use rallypoint::allocation::Allocation;
 use rallypoint::environ::Environ;
 use rallypoint::plan::Plan;
 use rallypoint::rendezvous::{Meeting, WayToMeet, launched::Launched};
@@ -20,12 +19,7 @@ pub(crate) enum RunMode {
 }
 
 impl RunMode {
-    pub(crate) fn find(
-        args: &RunArgs,
-        environ: &Environ,
-        allocation: &Allocation,
-        plan: &Plan,
-    ) -> Result<RunMode, Failure> {
+    pub(crate) fn find(args: &RunArgs, environ: &Environ, plan: &Plan) -> Result<RunMode, Failure> {
         let given = &args.job.meet;
         let request = PlaceRequest {
             meet: given.meet.clone(),
@@ -45,7 +39,7 @@ impl RunMode {
             return Ok(RunMode::Others(Place { way: WayToMeet::known(way), meeting }));
         }
         let is_auto = matches!(given.meet.as_deref(), None | Some("auto"));
-        if is_auto && allocation.me.is_none() {
+        if is_auto && plan.me().is_none() {
             // Behind the program and `run`, everything as it was typed.
             let typed = std::env::args_os().skip(2);
             let arguments: Vec<OsString> =
@@ -57,11 +51,11 @@ impl RunMode {
                 more: &args.job.srun_args,
                 grace: args.job.ending.grace,
             };
-            if let Some(launcher) = scheduler::of(allocation.scheduler).launcher(&request) {
+            if let Some(launcher) = scheduler::of(plan.scheduler()).launcher(&request) {
                 return Ok(RunMode::Step(launcher?, meeting));
             }
         }
-        Ok(place(&request, environ, allocation, plan)?.map_or(RunMode::Alone, RunMode::Others))
+        Ok(place(&request, environ, plan)?.map_or(RunMode::Alone, RunMode::Others))
     }
 
     /// Variables that no member may inherit.

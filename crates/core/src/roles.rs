@@ -147,7 +147,8 @@ impl FromStr for RoleList {
 }
 
 impl RoleList {
-    fn count(&self) -> u64 {
+    /// How many members, at most [`MAX_MEMBERS`].
+    pub fn count(&self) -> u64 {
         self.runs.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 }

@@ -106,11 +106,10 @@ fn find_place(
     request: &PlaceRequest,
     plan: &Plan,
 ) -> PyResult<Result<Option<Place>, PlaceError>> {
-    let (request, environ) = (request.clone(), plan.environ.clone());
-    let (allocation, of) = (plan.allocation.clone(), plan.plan.clone());
+    let (request, environ, plan) = (request.clone(), plan.environ.clone(), plan.plan.clone());
     let (send, mut receive) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("rallypoint-place".to_owned()).spawn(move || {
-        _ = send.send(place(&request, &environ, &allocation, &of));
+        _ = send.send(place(&request, &environ, &plan));
     })?;
     loop {
         let receive = &mut receive;
@@ -126,6 +125,5 @@ fn find_place(
 }
 
 fn settled(py: Python<'_>, plan: &Plan, rank: u32, members: Vec<Seat>) -> PyResult<Roster> {
-    let (allocation, cpus) = (plan.allocation.clone(), plan.environ.cpus);
-    settle(allocation, &plan.job, plan.plan.clone(), cpus, rank, members).map_err(|error| error.raise(py))
+    settle(plan.plan.clone(), plan.environ.cpus, Some(rank), members).map_err(|error| error.raise(py))
 }

@@ -6,7 +6,6 @@ use crate::meeting::{self, Ask};
 use crate::ports::HeldPort;
 use pyo3::prelude::*;
 use rallypoint::address::{HostMap, HostRule};
-use rallypoint::allocation::Allocation;
 use rallypoint::devices;
 use rallypoint::environ::Environ;
 use rallypoint::framework::tensorflow;
@@ -58,8 +57,6 @@ impl Member {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) plan: plan::Plan,
-    pub(crate) allocation: Allocation,
-    pub(crate) job: JobSpec,
     pub(crate) environ: Environ,
 }
 
@@ -282,8 +279,8 @@ pub(crate) fn resolve(
         (environ, allocation)
     });
     let allocation = allocation.map_err(|error| error.raise(py))?;
-    let plan = plan::Plan::new(allocation.clone(), &job).map_err(|error| error.raise(py))?;
-    Ok(Plan { plan, allocation, job, environ })
+    let plan = plan::Plan::new(allocation, &job).map_err(|error| error.raise(py))?;
+    Ok(Plan { plan, environ })
 }
 
 /// Counts by role, dealt over the ranks by name, as TensorFlow's own resolver does.

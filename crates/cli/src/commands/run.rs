@@ -15,7 +15,7 @@ use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
 use rallypoint::job::{Job, Rules, Until};
 use rallypoint::network;
-use rallypoint::plan::{JobSpec, Plan};
+use rallypoint::plan::Plan;
 use rallypoint::ports::{HandOver, PortChoice};
 use rallypoint::process::check_descriptors;
 use rallypoint::roles::{Role, RoleRequest};
@@ -83,20 +83,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         }
     };
     let allocation = scheduler::allocation(&environ, on, &job.roles)?;
-    let mut plan = match Plan::new(allocation.clone(), &job) {
-        // How many tasks the step will have is up to --srun-args; its tasks will know, and say so.
-        Err(_) if allocation.me.is_none() && !args.job.srun_args.is_empty() => {
-            Plan::new(allocation.clone(), &JobSpec::default())?
-        }
-        plan => plan?,
+    // How many tasks the step will have, and where, is up to --srun-args; its tasks will know, and say so.
+    let plan = match allocation.me.is_none() && !args.job.srun_args.is_empty() {
+        true => Plan::foreseen(allocation, &job)?,
+        false => Plan::new(allocation, &job)?,
     };
-    if allocation.me.is_none() && !args.job.srun_args.is_empty() {
-        // They may lay out the tasks otherwise, too.
-        plan.members.iter_mut().for_each(|member| member.place = None);
-    }
-    if let Some(index) = index {
-        plan.members[0].index = index;
-    }
+    let plan = match index {
+        Some(index) => plan.as_task(index),
+        None => plan,
+    };
     if args.dry_run {
         if !super::plan::is_told_elsewhere(&plan) {
             super::plan::write(&mut std::io::stdout().lock(), &plan)?;
@@ -109,7 +104,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     }
     let program = args.command[0].to_string_lossy();
     must_exist(&program, &std::env::current_dir().unwrap_or_default(), environ.get(var::PATH))?;
-    let mode = RunMode::find(args, &environ, &allocation, &plan)?;
+    let mode = RunMode::find(args, &environ, &plan)?;
     let addressing = settings::addressing(&args.job.addresses)?;
     let framework = args.job.framework;
     let mut rules = rules(&args.job.ending)?;
@@ -154,15 +149,15 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         addressing,
         extra,
         withheld: mode.taken_variables(),
-        requeue: requeue(args, &allocation, &environ)?,
-        ask_deadline: match allocation.deadline {
-            None => scheduler::of(allocation.scheduler).deadline_question(),
+        requeue: requeue(args, plan.allocation(), &environ)?,
+        ask_deadline: match plan.deadline() {
+            None => scheduler::of(plan.scheduler()).deadline_question(),
             Some(_) => None,
         },
         private: private.path.clone(),
     };
     // The private folder goes with this function, in the guard.
-    guarded(Run { allocation, job, plan, environ, spec }, mode, loudness(args))
+    guarded(Run { plan, environ, spec }, mode, loudness(args))
 }
 
 /// Refuses rules for a role that nobody has: a mistyped one would be noticed when a member fails.

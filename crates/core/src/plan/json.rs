@@ -12,15 +12,15 @@ const PIECE: usize = 1 << 16;
 impl Plan {
     /// Writes the plan as one line of JSON.
     pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
-        let hosts: Vec<String> = self.hosts.iter().map(|host| quoted(&host.name)).collect();
+        let hosts: Vec<String> = self.hosts().iter().map(|host| quoted(&host.name)).collect();
         let mut piece = format!(
             "{{\"scheduler\":{},\"job\":{},\"attempt\":{},\"world\":{}",
-            quoted(self.scheduler.name),
-            self.job.as_deref().map_or("null".to_owned(), quoted),
-            self.attempt,
+            quoted(self.scheduler().name),
+            self.job().map_or("null".to_owned(), quoted),
+            self.attempt(),
             self.world()
         );
-        if let Some(rank) = self.me {
+        if let Some(rank) = self.me() {
             piece.push_str(&format!(",\"self\":{{\"rank\":{rank}}}"));
         }
         piece.push_str(",\"members\":[");
@@ -35,8 +35,8 @@ impl Plan {
             }
         }
         piece.push(']');
-        if !self.notes.is_empty() {
-            let notes: Vec<String> = self.notes.iter().map(|note| quoted(note)).collect();
+        let notes: Vec<String> = self.notes().map(quoted).collect();
+        if !notes.is_empty() {
             piece.push_str(&format!(",\"notes\":[{}]", notes.join(",")));
         }
         piece.push_str("}\n");

@@ -1,6 +1,7 @@
 //! The plan: every member with rank, role, index, host where known, devices and CPUs; no address.
 
 mod json;
+mod next;
 
 use crate::allocation::{Allocation, Host, HostGpus, IndependentRestarts, Place, Source};
 use crate::devices::{Device, DeviceList};
@@ -32,22 +33,16 @@ pub struct GpuRequest {
 }
 
 /// A checked plan: ranks are 0 to n-1 in order, each device of a host is given at most once.
+///
+/// It has the allocation that it was made from and what was asked for, so that it can be made again. Nothing changes it:
+/// what is learned later makes the next one, as [`Plan::placed`] does.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub scheduler: Source,
-    pub job: Option<String>,
-    pub attempt: u32,
-    /// Where each member is started again by itself, this one's own count.
-    pub restarts: Option<IndependentRestarts>,
-    pub me: Option<u32>,
-    pub hosts: Vec<Host>,
-    pub members: Vec<Member>,
-    pub deadline: Option<SystemTime>,
-    /// Ports that the scheduler reserved on every host.
-    pub ports: Option<Vec<u16>>,
-    /// False if members see all GPUs of their host (`--no-gpu-binding`).
-    pub binds_gpus: bool,
-    pub notes: Vec<String>,
+    allocation: Allocation,
+    spec: JobSpec,
+    members: Vec<Member>,
+    /// What planning itself has to say; the allocation has notes of its own.
+    notes: Vec<String>,
 }
 
 /// One process of the training job.
@@ -96,77 +91,57 @@ impl Default for GpuRequest {
 
 impl Plan {
     pub fn new(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
-        let hosts_of_ranks =
-            || allocation.slots.iter().map(|slot| slot.place.map(|place| place.host)).collect();
-        let runs = spec.roles.deal(allocation.world(), hosts_of_ranks)?;
-        let mut next_index: HashMap<Role, u32> = HashMap::new();
-        let mut members: Vec<Member> = Vec::with_capacity(allocation.slots.len());
-        let mut slots = allocation.slots.iter();
-        for (role, count) in runs {
-            let next = next_index.entry(role.clone()).or_insert(0);
-            let indices = *next..*next + count;
-            *next += count;
-            for (index, slot) in indices.zip(slots.by_ref()) {
-                members.push(Member {
-                    rank: members.len() as u32,
-                    role: role.clone(),
-                    index,
-                    place: slot.place,
-                    devices: None,
-                    cpus: spec.cpus_per_task.or(slot.cpus),
-                });
-            }
-        }
-        let mut notes = allocation.notes.clone();
-        give_devices(&allocation, &spec.gpus, &mut members, &mut notes)?;
-        Ok(Plan {
-            scheduler: allocation.scheduler,
-            job: allocation.job,
-            attempt: allocation.attempt,
-            restarts: allocation.restarts,
-            me: allocation.me,
-            hosts: allocation.hosts,
-            members,
-            deadline: allocation.deadline,
-            ports: allocation.ports,
-            binds_gpus: spec.gpus.binding,
-            notes,
-        })
+        Plan::of(allocation, spec.clone())
+    }
+
+    fn of(allocation: Allocation, spec: JobSpec) -> Result<Plan, PlanError> {
+        let (members, notes) = deal(&allocation, &spec)?;
+        Ok(Plan { allocation, spec, members, notes })
+    }
+
+    /// The scheduler's answer that was planned with.
+    pub fn allocation(&self) -> &Allocation {
+        &self.allocation
+    }
+
+    pub fn scheduler(&self) -> Source {
+        self.allocation.scheduler
+    }
+
+    /// The scheduler's id of the job, the same for all members.
+    pub fn job(&self) -> Option<&str> {
+        self.allocation.job.as_deref()
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.allocation.attempt
+    }
+
+    /// Where each member is started again by itself, this one's own count.
+    pub fn restarts(&self) -> Option<IndependentRestarts> {
+        self.allocation.restarts
+    }
+
+    /// When the scheduler ends the job.
+    pub fn deadline(&self) -> Option<SystemTime> {
+        self.allocation.deadline
+    }
+
+    /// Ports that the scheduler reserved on every host.
+    pub fn ports(&self) -> Option<&[u16]> {
+        self.allocation.ports.as_deref()
+    }
+
+    /// The rank of this process; `None` outside a step.
+    pub fn me(&self) -> Option<u32> {
+        self.allocation.me
     }
 
     pub fn world(&self) -> u32 {
         self.members.len() as u32
     }
 
-    /// The name of a member's host, where known.
-    pub fn host(&self, member: &Member) -> Option<&str> {
-        Some(self.hosts.get(member.place?.host as usize)?.name.as_str())
-    }
-
-    pub fn scheduler(&self) -> Source {
-        self.scheduler
-    }
-
-    pub fn job(&self) -> Option<&str> {
-        self.job.as_deref()
-    }
-
-    pub fn attempt(&self) -> u32 {
-        self.attempt
-    }
-
-    pub fn restarts(&self) -> Option<IndependentRestarts> {
-        self.restarts
-    }
-
-    pub fn me(&self) -> Option<u32> {
-        self.me
-    }
-
-    pub fn hosts(&self) -> &[Host] {
-        &self.hosts
-    }
-
+    /// All members, by rank.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -175,20 +150,23 @@ impl Plan {
         self.members.get(rank as usize)
     }
 
-    pub fn deadline(&self) -> Option<SystemTime> {
-        self.deadline
+    pub fn hosts(&self) -> &[Host] {
+        &self.allocation.hosts
     }
 
-    pub fn ports(&self) -> Option<&[u16]> {
-        self.ports.as_deref()
+    /// The name of a member's host, where known.
+    pub fn host(&self, member: &Member) -> Option<&str> {
+        Some(self.allocation.hosts.get(member.place?.host as usize)?.name.as_str())
     }
 
+    /// False if members see all GPUs of their host (`--no-gpu-binding`).
     pub fn binds_gpus(&self) -> bool {
-        self.binds_gpus
+        self.spec.gpus.binding
     }
 
+    /// What a person should know about how this was read and planned.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
-        self.notes.iter().map(String::as_str)
+        self.allocation.notes.iter().chain(&self.notes).map(String::as_str)
     }
 
     /// Members of each role, in order of first appearance.
@@ -202,6 +180,33 @@ impl Plan {
         }
         counts
     }
+}
+
+/// The members that were asked for, in the slots that there are, and what is to be said about them.
+fn deal(allocation: &Allocation, spec: &JobSpec) -> Result<(Vec<Member>, Vec<String>), PlanError> {
+    let hosts_of_ranks = || allocation.slots.iter().map(|slot| slot.place.map(|place| place.host)).collect();
+    let runs = spec.roles.deal(allocation.world(), hosts_of_ranks)?;
+    let mut next_index: HashMap<Role, u32> = HashMap::new();
+    let mut members: Vec<Member> = Vec::with_capacity(allocation.slots.len());
+    let mut slots = allocation.slots.iter();
+    for (role, count) in runs {
+        let next = next_index.entry(role.clone()).or_insert(0);
+        let indices = *next..*next + count;
+        *next += count;
+        for (index, slot) in indices.zip(slots.by_ref()) {
+            members.push(Member {
+                rank: members.len() as u32,
+                role: role.clone(),
+                index,
+                place: slot.place,
+                devices: None,
+                cpus: spec.cpus_per_task.or(slot.cpus),
+            });
+        }
+    }
+    let mut notes = Vec::new();
+    give_devices(allocation, &spec.gpus, &mut members, &mut notes)?;
+    Ok((members, notes))
 }
 
 /// What the members of one host want of its GPUs.

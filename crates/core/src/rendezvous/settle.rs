@@ -1,9 +1,9 @@
 //! From a plan and what the members told to a roster: true hosts, and the devices that follow from them.
 
 use super::message::Seat;
-use crate::allocation::{Allocation, Host, HostGpus, places};
+use crate::allocation::places;
 use crate::machine::Cpus;
-use crate::plan::{JobSpec, Plan, PlanError};
+use crate::plan::{Plan, PlanError};
 use crate::roster::{Roster, RosterError};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -18,23 +18,24 @@ pub enum SettleError {
 
 /// The plan with everyone's true host; on plain machines with the devices that follow from it.
 ///
-/// `members` tells where each rank is; `rank` is this process's own. A scheduler's hosts are told apart by their names,
-/// which are its own; plain machines by their numbers, since two containers may both be called `localhost`.
+/// `members` tells where each rank is; `rank` is this process's own, if it is a member. A scheduler's hosts are told
+/// apart by their names, which are its own; plain machines by their numbers, since two containers may both be called
+/// `localhost`.
 pub fn settle(
-    mut allocation: Allocation,
-    job: &JobSpec,
-    mut plan: Plan,
+    plan: Plan,
     cpus: Option<Cpus>,
-    rank: u32,
+    rank: Option<u32>,
     members: Vec<Seat>,
 ) -> Result<Roster, SettleError> {
+    let plan = plan.seen_from(rank);
+    let plain = plan.scheduler().is_plain_machine();
     let mut hosts: Vec<String> = Vec::new();
     let mut number: HashMap<(String, u32), u32> = HashMap::new();
     let mut host_of_rank = Vec::with_capacity(members.len());
     let mut endpoints = Vec::with_capacity(members.len());
     for Seat { host, machine, endpoint } in members {
         let next = hosts.len() as u32;
-        let machine = if allocation.scheduler.is_plain_machine() { machine } else { 0 };
+        let machine = if plain { machine } else { 0 };
         let host = *number.entry((host, machine)).or_insert_with_key(|(host, _)| {
             hosts.push(host.clone());
             next
@@ -42,25 +43,16 @@ pub fn settle(
         host_of_rank.push(host);
         endpoints.push(endpoint);
     }
-    let here = host_of_rank[rank as usize];
-    let beside = host_of_rank.iter().filter(|&&host| host == here).count() as u32;
-    let placed = places(host_of_rank, hosts.len());
-    if allocation.scheduler.is_plain_machine() {
-        let own = allocation.hosts.first().map_or(HostGpus::Unknown, |host| host.gpus.clone());
-        allocation.hosts = hosts.iter().map(Host::new).collect();
-        allocation.hosts[here as usize].gpus = own;
-        allocation.me = Some(rank);
-        for (slot, place) in allocation.slots.iter_mut().zip(&placed) {
-            slot.place = Some(*place);
-            slot.cpus = cpus.filter(|_| place.host == here).map(|cpus| (cpus.usable() / beside).max(1));
+    let here = rank.and_then(|rank| host_of_rank.get(rank as usize).copied());
+    let beside = host_of_rank.iter().filter(|&&host| Some(host) == here).count() as u32;
+    let places = places(host_of_rank, hosts.len());
+    let plan = match plain {
+        true => {
+            let each = cpus.and_then(|cpus| cpus.usable().checked_div(beside)).map(|cpus| cpus.max(1));
+            plan.on_machines(hosts, &places, each)?
         }
-        plan = Plan::new(allocation, job)?;
-    }
-    for (member, place) in plan.members.iter_mut().zip(placed) {
-        member.place = Some(place);
-    }
-    plan.hosts = hosts.into_iter().map(Host::new).collect();
-    plan.me = Some(rank);
+        false => plan.placed(hosts, &places),
+    };
     Ok(Roster::met(plan, endpoints)?)
 }
 
@@ -68,6 +60,7 @@ pub fn settle(
 mod tests {
     use super::*;
     use crate::environ::Environ;
+    use crate::plan::JobSpec;
     use crate::roles::RoleRequest;
     use crate::roster::Endpoint;
 
@@ -77,14 +70,14 @@ mod tests {
         let environ = Environ::from_variables::<String, String>([]);
         let allocation = crate::scheduler::local::allocation(&environ, &roles).unwrap();
         let job = JobSpec { roles, ..JobSpec::default() };
-        let plan = Plan::new(allocation.clone(), &job).unwrap();
+        let plan = Plan::new(allocation, &job).unwrap();
         let members = [0, 1, 0, 1].map(|machine| Seat {
             host: "localhost".to_owned(),
             machine,
             endpoint: Endpoint { address: format!("10.0.0.{machine}"), port: 7000 },
         });
         let cpus = Cpus { online: 8, affinity: None, quota: None };
-        let roster = settle(allocation, &job, plan, Some(cpus), 3, members.to_vec()).unwrap();
+        let roster = settle(plan, Some(cpus), Some(3), members.to_vec()).unwrap();
         let names: Vec<&str> = roster.plan().hosts().iter().map(|host| host.name.as_str()).collect();
         assert_eq!(names, ["localhost", "localhost"]);
         let places: Vec<(u32, u32)> = roster

@@ -1,7 +1,6 @@
 //! Where members meet: `--meet`, and what `auto` makes of the place we are in.
 
 use super::{SCHEDULERS, SchedulerError};
-use crate::allocation::Allocation;
 use crate::environ::Environ;
 use crate::plan::Plan;
 use crate::rendezvous::address::Address;
@@ -27,7 +26,6 @@ pub struct PlaceRequest {
 #[derive(Debug, Clone, Copy)]
 pub struct MeetRequest<'a> {
     pub environ: &'a Environ,
-    pub allocation: &'a Allocation,
     pub plan: &'a Plan,
     /// What the job is called, by the user or by the scheduler.
     pub job: Option<&'a str>,
@@ -76,10 +74,10 @@ impl MeetRequest<'_> {
 
     /// What `auto` comes to where the scheduler has no way of its own.
     pub fn without_a_way(&self) -> Result<Option<WayToMeet>, PlaceError> {
-        let MeetRequest { environ, allocation, plan, .. } = self;
-        match allocation.me {
+        let MeetRequest { environ, plan, .. } = self;
+        match plan.me() {
             Some(_) if plan.world() == 1 => Ok(None),
-            Some(_) => Err(PlaceError::NoWay { world: plan.world(), scheduler: allocation.scheduler.title }),
+            Some(_) => Err(PlaceError::NoWay { world: plan.world(), scheduler: plan.scheduler().title }),
             None if plan.hosts().len() == 1
                 && environ.hostname.as_deref() == plan.hosts().first().map(|host| host.name.as_str()) =>
             {
@@ -96,21 +94,16 @@ pub fn ways() -> impl Iterator<Item = &'static str> {
 }
 
 /// `None` if all members run here.
-pub fn place(
-    request: &PlaceRequest,
-    environ: &Environ,
-    allocation: &Allocation,
-    plan: &Plan,
-) -> Result<Option<Place>, PlaceError> {
+pub fn place(request: &PlaceRequest, environ: &Environ, plan: &Plan) -> Result<Option<Place>, PlaceError> {
     let key = match environ.get_nonempty(var::RALLYPOINT_KEY_FILE) {
         Some(file) => Some(Key::from_file(Path::new(file))?),
         None => None,
     };
-    let scheduler = super::of(allocation.scheduler);
+    let scheduler = super::of(plan.scheduler());
     // A scheduler's job may have several steps at once, which must not meet each other.
     let of_scheduler = || scheduler.job_name(environ);
     let job = request.job.clone().or_else(of_scheduler).or_else(|| plan.job().map(str::to_owned));
-    let meet = MeetRequest { environ, allocation, plan, job: job.as_deref(), all_have_a_key: key.is_some() };
+    let meet = MeetRequest { environ, plan, job: job.as_deref(), all_have_a_key: key.is_some() };
     let with_way = |name: &str| SCHEDULERS.iter().find(|scheduler| scheduler.ways().contains(&name));
     let way: Option<WayToMeet> = match request.meet.as_deref() {
         None | Some("auto") => scheduler.automatic_way(&meet)?,

@@ -42,9 +42,9 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<Outc
             endpoints.push(Endpoint { address: address.clone(), port: port.port() });
             held.insert(member.rank, port);
         }
-        let Run { mut plan, environ, spec, .. } = run;
-        plan.deadline = plan.deadline.or_else(|| spec.ask_deadline?(&environ));
-        let roster = Roster::met(plan, endpoints)?;
+        let Run { plan, environ, spec } = run;
+        let deadline = plan.deadline().or_else(|| spec.ask_deadline?(&environ));
+        let roster = Roster::met(plan.with_deadline(deadline), endpoints)?;
         let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
         let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, talk)?;
         conductor.begin(signals.suspended);
@@ -140,7 +140,7 @@ async fn lead(
             }
         };
     let held = HashMap::from([(rank, port)]);
-    let settled = settled(run, rank, attempt, deadline, members);
+    let settled = settled(run, Some(rank), attempt, deadline, members);
     let mut conductor = match Conductor::of(settled, held, descriptors, talk) {
         Ok(conductor) => conductor,
         Err(error) => {

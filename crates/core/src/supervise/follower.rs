@@ -144,7 +144,7 @@ fn ready(
         .ok_or_else(|| RendezvousError::Refused { why: "its roster does not fit the world".to_owned() })?;
     let deadline =
         columns.deadline.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
-    let (roster, environ, spec) = settled(run, rank, columns.attempt, deadline, members)?;
+    let (roster, environ, spec) = settled(run, Some(rank), columns.attempt, deadline, members)?;
     let (executor, _) = prepare(&roster, HashMap::from([(rank, port)]), descriptors, &spec, &environ, talk)?;
     Ok((roster, executor, spec))
 }

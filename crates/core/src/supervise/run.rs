@@ -2,12 +2,11 @@
 
 use super::output::OutputStyle;
 use super::standin::StandInCommand;
-use crate::allocation::Allocation;
 use crate::environ::Environ;
 use crate::framework::{Framework, FrameworkError};
 use crate::job::{Rules, Until};
 use crate::outcome::OwnCode;
-use crate::plan::{JobSpec, Plan};
+use crate::plan::Plan;
 use crate::ports::{HandOver, PortChoice, PortError};
 use crate::process::TooFewDescriptors;
 use crate::rendezvous::message::Seat;
@@ -73,8 +72,6 @@ pub struct Requeue {
 /// A run: what there is, what was asked for, and how.
 #[derive(Debug)]
 pub struct Run {
-    pub allocation: Allocation,
-    pub job: JobSpec,
     pub plan: Plan,
     pub environ: Environ,
     pub spec: RunSpec,
@@ -185,15 +182,14 @@ pub(super) fn io(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
 /// Adds what the members told; what is left of the run goes on with it.
 pub(super) fn settled(
     run: Run,
-    rank: u32,
+    rank: Option<u32>,
     attempt: u32,
     deadline: Option<SystemTime>,
     members: Vec<Seat>,
 ) -> Result<(Roster, Environ, RunSpec), RunError> {
-    let Run { allocation, job, mut plan, environ, spec } = run;
-    plan.attempt = attempt;
-    plan.deadline = plan.deadline.or(deadline);
-    let roster = rendezvous::settle(allocation, &job, plan, environ.cpus, rank, members)?;
+    let Run { plan, environ, spec } = run;
+    let plan = plan.in_attempt(attempt).with_deadline(deadline);
+    let roster = rendezvous::settle(plan, environ.cpus, rank, members)?;
     Ok((roster, environ, spec))
 }
 

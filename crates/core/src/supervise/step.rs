@@ -6,15 +6,13 @@ use super::launcher::{Launcher, STEP_END, Step};
 use super::others::Others;
 use super::run::{Notice, Run, RunError, Talk, io, settled, tell};
 use super::signals::Signals;
-use crate::allocation::{Allocation, Slot};
 use crate::clock;
 use crate::events::JobEvent;
 use crate::job::Job;
 use crate::outcome::Outcome;
-use crate::plan::{JobSpec, Plan};
+use crate::plan::Plan;
 use crate::process::limits::DescriptorLimit;
 use crate::rendezvous::{Leader, Meeting, Met, Progress, RendezvousError, folded_roles};
-use crate::roles::{MAX_MEMBERS, RoleRequest};
 use crate::roster::Addressing;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -58,12 +56,7 @@ pub fn run_step(
                     return Err(error.into());
                 }
             };
-        let allocation = slots_for(&run.allocation, plan.world());
-        let run = Run { allocation, plan, ..run };
-        let settled = settled(run, 0, attempt, deadline, members).map(|(mut roster, environ, spec)| {
-            roster.plan.me = None;
-            (roster, environ, spec)
-        });
+        let settled = settled(Run { plan, ..run }, None, attempt, deadline, members);
         let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, talk) {
             Ok(conductor) => conductor,
             Err(error) => {
@@ -113,20 +106,10 @@ fn plan_of(run: &Run, roles: &str) -> Result<Plan, String> {
         return Ok(run.plan.clone());
     }
     let list = roles.parse().map_err(|error| format!("its roles {roles:?} cannot be read: {error}"))?;
-    let job = JobSpec { roles: RoleRequest::List(list), ..run.job.clone() };
-    let world =
-        job.roles.count().filter(|&count| count <= MAX_MEMBERS).and_then(|count| u32::try_from(count).ok());
-    let world = world.ok_or_else(|| format!("its roles {roles:?} are more than {MAX_MEMBERS}"))?;
-    let plan = Plan::new(slots_for(&run.allocation, world), &job).map_err(|error| error.to_string())?;
+    let plan = run.plan.with_roles(list).map_err(|error| error.to_string())?;
     // What nobody decides would never end.
     match Job::new(&plan, run.spec.rules.clone()) {
         Some(_) => Ok(plan),
         None => Err(RunError::nobody(&run.spec.rules).to_string()),
     }
-}
-
-/// The allocation, with as many slots as the step has tasks.
-fn slots_for(allocation: &Allocation, world: u32) -> Allocation {
-    let slots = vec![Slot { place: None, cpus: None }; world as usize];
-    Allocation { slots, me: None, bound: None, ..allocation.clone() }
 }

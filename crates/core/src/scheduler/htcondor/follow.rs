@@ -39,7 +39,7 @@ pub(super) fn follow(
     let mut log = UserLog::new(request.members, parallel);
     let who = |number: u32| {
         // A log may tell of more than were submitted.
-        let member = plan.member(number).map_or_else(|| "nobody".to_owned(), ToString::to_string);
+        let member = plan.member(number).map_or_else(|| "an unknown member".to_owned(), ToString::to_string);
         match parallel {
             true => format!("{member} (node {number})"),
             false => format!("{member} ({cluster}.{number})"),

@@ -96,7 +96,7 @@ impl Scheduler for Slurm {
     }
 
     fn automatic_way(&self, request: &MeetRequest<'_>) -> Result<Option<WayToMeet>, PlaceError> {
-        match request.allocation.me {
+        match request.plan.me() {
             Some(_) if request.plan.world() > 1 => meet::in_a_step(request).map(Some),
             _ => request.without_a_way(),
         }

@@ -107,7 +107,7 @@ impl Scheduler for Toy {
     }
 
     fn automatic_way(&self, request: &MeetRequest<'_>) -> Result<Option<WayToMeet>, PlaceError> {
-        match request.allocation.me {
+        match request.plan.me() {
             Some(_) if request.plan.world() > 1 => self.way("board", request).map(Some),
             _ => request.without_a_way(),
         }

@@ -3,6 +3,7 @@
 //! Made here from static ports, without any network.
 
 use crate::address::{AddressError, HostRule, endpoint};
+use crate::allocation::Place;
 use crate::plan::{Member, Plan};
 use crate::variables as var;
 use std::net::IpAddr;
@@ -11,7 +12,7 @@ use thiserror::Error;
 /// A plan whose members all have an address.
 #[derive(Debug, Clone)]
 pub struct Roster {
-    pub plan: Plan,
+    plan: Plan,
     endpoints: Vec<Endpoint>,
 }
 
@@ -72,26 +73,15 @@ impl Roster {
         ports: &StaticPorts,
         addressing: &Addressing,
     ) -> Result<Roster, RosterError> {
-        let missing = plan.members().iter().filter(|member| member.place.is_none()).count();
-        if let Some(first) = plan.members().iter().find(|member| member.place.is_none()) {
-            let (world, first) = (plan.world(), first.to_string());
-            return Err(RosterError::HostUnknown {
-                missing,
-                world,
-                first,
-                scheduler: plan.scheduler().title,
-            });
-        }
+        let places: Option<Vec<Place>> = plan.members().iter().map(|member| member.place).collect();
+        let places = places.ok_or_else(|| host_unknown(&plan))?;
         let addresses = addresses(&plan, addressing)?;
-        let endpoints = plan
-            .members()
-            .iter()
-            .map(|member| {
-                let Some(place) = member.place else { unreachable!("checked above") };
-                let port = port(&plan, member, place.local_rank, ports)?;
-                Ok(Endpoint { address: addresses[place.host as usize].clone(), port })
-            })
-            .collect::<Result<_, RosterError>>()?;
+        let endpoint = |(member, place): (&Member, Place)| {
+            let port = port(&plan, member, place.local_rank, ports)?;
+            Ok(Endpoint { address: addresses[place.host as usize].clone(), port })
+        };
+        let endpoints =
+            plan.members().iter().zip(places).map(endpoint).collect::<Result<_, RosterError>>()?;
         Ok(Roster { plan, endpoints })
     }
 
@@ -142,6 +132,14 @@ impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&endpoint(&self.address, self.port))
     }
+}
+
+/// How many members have no place yet, and which is the first.
+fn host_unknown(plan: &Plan) -> RosterError {
+    let mut unknown = plan.members().iter().filter(|member| member.place.is_none());
+    let first = unknown.next().map_or_else(String::new, ToString::to_string);
+    let (missing, world) = (1 + unknown.count(), plan.world());
+    RosterError::HostUnknown { missing, world, first, scheduler: plan.scheduler().title }
 }
 
 /// An address per host.

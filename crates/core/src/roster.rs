@@ -73,15 +73,16 @@ impl Roster {
         ports: &StaticPorts,
         addressing: &Addressing,
     ) -> Result<Roster, RosterError> {
-        let places: Option<Vec<Place>> = plan.members().iter().map(|member| member.place).collect();
-        let places = places.ok_or_else(|| host_unknown(&plan))?;
+        let place = |member: &Member| member.place.ok_or_else(|| host_unknown(&plan));
+        // Whose host is not known comes before anything that is wrong with the others.
+        plan.members().iter().try_for_each(|member| place(member).map(drop))?;
         let addresses = addresses(&plan, addressing)?;
-        let endpoint = |(member, place): (&Member, Place)| {
-            let port = port(&plan, member, place.local_rank, ports)?;
-            Ok(Endpoint { address: addresses[place.host as usize].clone(), port })
-        };
-        let endpoints =
-            plan.members().iter().zip(places).map(endpoint).collect::<Result<_, RosterError>>()?;
+        let mut endpoints = Vec::with_capacity(plan.members().len());
+        for member in plan.members() {
+            let Place { host, local_rank } = place(member)?;
+            let port = port(&plan, member, local_rank, ports)?;
+            endpoints.push(Endpoint { address: addresses[host as usize].clone(), port });
+        }
         Ok(Roster { plan, endpoints })
     }
 

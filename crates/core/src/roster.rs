@@ -3,7 +3,6 @@
 //! Made here from static ports, without any network.
 
 use crate::address::{AddressError, HostRule, endpoint};
-use crate::allocation::Place;
 use crate::plan::{Member, Plan};
 use crate::variables as var;
 use std::net::IpAddr;
@@ -73,15 +72,16 @@ impl Roster {
         ports: &StaticPorts,
         addressing: &Addressing,
     ) -> Result<Roster, RosterError> {
-        let place = |member: &Member| member.place.ok_or_else(|| host_unknown(&plan));
-        // Whose host is not known comes before anything that is wrong with the others.
-        plan.members().iter().try_for_each(|member| place(member).map(drop))?;
+        // Comes before anything that is wrong with the hosts that are known.
+        if plan.members().iter().any(|member| member.place.is_none()) {
+            return Err(host_unknown(&plan));
+        }
         let addresses = addresses(&plan, addressing)?;
         let mut endpoints = Vec::with_capacity(plan.members().len());
         for member in plan.members() {
-            let Place { host, local_rank } = place(member)?;
-            let port = port(&plan, member, local_rank, ports)?;
-            endpoints.push(Endpoint { address: addresses[host as usize].clone(), port });
+            let Some(place) = member.place else { return Err(host_unknown(&plan)) };
+            let port = port(&plan, member, place.local_rank, ports)?;
+            endpoints.push(Endpoint { address: addresses[place.host as usize].clone(), port });
         }
         Ok(Roster { plan, endpoints })
     }

@@ -10,7 +10,6 @@ use crate::run_mode::RunMode;
 use crate::settings;
 use crate::talk::{Loudness, Talk};
 use crate::voice;
-use rallypoint::allocation::Allocation;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
 use rallypoint::job::{Job, Rules, Until};
@@ -149,7 +148,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         addressing,
         extra,
         withheld: mode.taken_variables(),
-        requeue: requeue(args, plan.allocation(), &environ)?,
+        requeue: requeue(args, &plan, &environ)?,
         ask_deadline: match plan.deadline() {
             None => scheduler::of(plan.scheduler()).deadline_question(),
             Some(_) => None,
@@ -178,15 +177,11 @@ fn roles_exist(rules: &Rules, plan: &Plan, cluster: Option<&ConfigFile>) -> Resu
 }
 
 /// How `--requeue-on` asks; a launched task leaves that to its launcher.
-fn requeue(
-    args: &RunArgs,
-    allocation: &Allocation,
-    environ: &Environ,
-) -> Result<Option<Requeue>, RequeueError> {
+fn requeue(args: &RunArgs, plan: &Plan, environ: &Environ) -> Result<Option<Requeue>, RequeueError> {
     if args.job.ending.requeue_on.is_none() || args.launched {
         return Ok(None);
     }
-    scheduler::of(allocation.scheduler).requeue(allocation, environ).map(Some)
+    scheduler::of(plan.scheduler()).requeue(plan, environ).map(Some)
 }
 
 /// Splits off the guard; the agent runs the job.

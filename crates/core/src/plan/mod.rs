@@ -38,6 +38,7 @@ pub struct GpuRequest {
 /// what is learned later makes the next one, as [`Plan::placed`] does.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// Its slots have become the members, so that a place is told once.
     allocation: Allocation,
     spec: JobSpec,
     members: Vec<Member>,
@@ -96,12 +97,8 @@ impl Plan {
 
     fn of(allocation: Allocation, spec: JobSpec) -> Result<Plan, PlanError> {
         let (members, notes) = deal(&allocation, &spec)?;
+        let allocation = Allocation { slots: Vec::new(), ..allocation };
         Ok(Plan { allocation, spec, members, notes })
-    }
-
-    /// The scheduler's answer that was planned with.
-    pub fn allocation(&self) -> &Allocation {
-        &self.allocation
     }
 
     pub fn scheduler(&self) -> Source {

@@ -12,6 +12,7 @@ impl Plan {
     pub fn foreseen(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
         let dealt = deal(&allocation, spec).or_else(|_| deal(&allocation, &JobSpec::default()));
         let (members, notes) = dealt?;
+        let allocation = Allocation { slots: Vec::new(), ..allocation };
         Ok(Plan { allocation, spec: spec.clone(), members, notes }.unplaced())
     }
 
@@ -19,7 +20,6 @@ impl Plan {
     #[must_use]
     pub fn unplaced(mut self) -> Plan {
         self.members.iter_mut().for_each(|member| member.place = None);
-        self.allocation.slots.iter_mut().for_each(|slot| slot.place = None);
         self
     }
 
@@ -66,10 +66,8 @@ impl Plan {
         let mut told: HashMap<String, HostGpus> = told.map(|host| (host.name, host.gpus)).collect();
         let host = |name: String| Host { gpus: told.remove(&name).unwrap_or(HostGpus::Unknown), name };
         self.allocation.hosts = hosts.into_iter().map(host).collect();
-        let all = self.members.iter_mut().zip(&mut self.allocation.slots);
-        for ((member, slot), place) in all.zip(places) {
+        for (member, place) in self.members.iter_mut().zip(places) {
             member.place = Some(*place);
-            slot.place = Some(*place);
         }
         self
     }
@@ -82,16 +80,18 @@ impl Plan {
         places: &[Place],
         cpus: Option<u32>,
     ) -> Result<Plan, PlanError> {
-        let Plan { mut allocation, spec, .. } = self;
+        let Plan { mut allocation, spec, members, .. } = self;
         let here = allocation.me.and_then(|rank| places.get(rank as usize)).map(|place| place.host);
         let own = allocation.hosts.into_iter().next().map_or(HostGpus::Unknown, |host| host.gpus);
         allocation.hosts = hosts.into_iter().map(Host::new).collect();
         if let Some(host) = here.and_then(|here| allocation.hosts.get_mut(here as usize)) {
             host.gpus = own;
         }
-        for (slot, place) in allocation.slots.iter_mut().zip(places) {
-            *slot = Slot { place: Some(*place), cpus: cpus.filter(|_| Some(place.host) == here) };
-        }
+        let slot = |place: Option<Place>| {
+            let is_here = here.is_some() && place.map(|place| place.host) == here;
+            Slot { place, cpus: cpus.filter(|_| is_here) }
+        };
+        allocation.slots = (0..members.len()).map(|rank| slot(places.get(rank).copied())).collect();
         Plan::of(allocation, spec)
     }
 }
@@ -131,16 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn members_and_slots_are_placed_together() {
+    fn members_are_placed_where_they_truly_are() {
         let plan = Plan::new(two_hosts("worker*2"), &spec("worker*2")).unwrap();
         assert_eq!(hosts(&plan), [Some("a"), Some("b")]);
         let places = crate::allocation::places([0, 1], 2);
         let plan = plan.placed(vec!["b".to_owned(), "a".to_owned()], &places);
         assert_eq!(hosts(&plan), [Some("b"), Some("a")]);
-        assert!(plan.allocation().is_placed());
         let plan = plan.unplaced();
         assert_eq!(hosts(&plan), [None, None]);
-        assert!(!plan.allocation().is_placed());
     }
 
     #[test]

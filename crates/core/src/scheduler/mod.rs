@@ -24,6 +24,7 @@ pub use place::{MeetRequest, Place, PlaceError, PlaceRequest, place, ways};
 use crate::allocation::{Allocation, Source};
 use crate::devices::MaskError;
 use crate::environ::{Environ, EnvironError, MovedFiles};
+use crate::plan::Plan;
 use crate::rendezvous::WayToMeet;
 use crate::roles::{RoleError, RoleRequest};
 use crate::supervise::{Launcher, Requeue};
@@ -98,7 +99,7 @@ pub trait Scheduler: Debug + Sync {
     }
 
     /// How it is asked to run the whole job again.
-    fn requeue(&self, _allocation: &Allocation, _environ: &Environ) -> Result<Requeue, RequeueError> {
+    fn requeue(&self, _plan: &Plan, _environ: &Environ) -> Result<Requeue, RequeueError> {
         Err(RequeueError::NoQueue { scheduler: self.source().title })
     }
 

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::allocation::{Allocation, HostNames, Source};
 use crate::environ::Environ;
+use crate::plan::Plan;
 use crate::rendezvous::WayToMeet;
 use crate::roles::RoleRequest;
 use crate::supervise::{Launcher, Requeue};
@@ -106,8 +107,8 @@ impl Scheduler for Slurm {
         Some(control::ask_deadline)
     }
 
-    fn requeue(&self, allocation: &Allocation, environ: &Environ) -> Result<Requeue, RequeueError> {
-        let job = allocation.job.clone().ok_or(RequeueError::NoQueue { scheduler: SOURCE.title })?;
+    fn requeue(&self, plan: &Plan, environ: &Environ) -> Result<Requeue, RequeueError> {
+        let job = plan.job().ok_or(RequeueError::NoQueue { scheduler: SOURCE.title })?.to_owned();
         let command = control::requeue_command(&job, environ.get(var::PATH))
             .ok_or(RequeueError::NoProgram { program: "scontrol" })?;
         Ok(Requeue { job, command })

@@ -77,12 +77,12 @@ impl Roster {
             return Err(host_unknown(&plan));
         }
         let addresses = addresses(&plan, addressing)?;
-        let mut endpoints = Vec::with_capacity(plan.members().len());
-        for member in plan.members() {
+        let endpoint = |member: &Member| {
             let Some(place) = member.place else { return Err(host_unknown(&plan)) };
             let port = port(&plan, member, place.local_rank, ports)?;
-            endpoints.push(Endpoint { address: addresses[place.host as usize].clone(), port });
-        }
+            Ok(Endpoint { address: addresses[place.host as usize].clone(), port })
+        };
+        let endpoints = plan.members().iter().map(endpoint).collect::<Result<_, RosterError>>()?;
         Ok(Roster { plan, endpoints })
     }
 

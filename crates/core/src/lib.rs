@@ -23,7 +23,7 @@
 //!
 //! | layer | modules | touches the world |
 //! |---|---|---|
-//! | words | `variables` `signal` `hostlist` `address` `advice` `shell` `trace` | no |
+//! | words | `hint` `variables` `signal` `hostlist` `address` `advice` `shell` `trace` | no |
 //! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
 //! | a snapshot: words | `devices` `roles` | no |
 //! | a snapshot: taken | `machine` `environ` | yes |
@@ -48,6 +48,7 @@ pub mod doctor;
 pub mod environ;
 pub mod events;
 pub mod framework;
+pub mod hint;
 pub mod hostlist;
 pub mod job;
 mod lane;

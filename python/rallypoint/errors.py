@@ -1,4 +1,4 @@
-"""What can go wrong. The texts are those of the command: what was found, where, and a hint."""
+"""What can go wrong. The texts are those of the command: what was found and where; hints name Python's keywords."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ if TYPE_CHECKING:
 
 
 class RallypointError(RuntimeError):
-    """Anything that rallypoint refuses or cannot do."""
+    """Anything that rallypoint refuses or cannot do.
 
-    @property
-    def hint(self) -> Optional[str]:
-        """What to do about it, where we know."""
-        _, found, hint = str(self).rpartition("hint: ")
-        return hint if found else None
+    `problem` says what is wrong, `hint` what to do about it, where we know. The text has both.
+    """
+
+    problem: str
+    hint: Optional[str]
+
+    def __init__(self, problem: str = "", *, hint: Optional[str] = None) -> None:
+        between = " " if problem.endswith("?") else "; "
+        super().__init__(problem if hint is None else f"{problem}{between}hint: {hint}")
+        self.problem, self.hint = problem, hint
 
 
 class AllocationError(RallypointError, ValueError):

@@ -4,6 +4,7 @@ use crate::log;
 use crate::printable::printable;
 use crate::table::{Align, Table, digits};
 use crate::voice::Voice;
+use rallypoint::hint::Hinted;
 use rallypoint::supervise::{ClosingRow, Notice};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -86,7 +87,7 @@ impl Talk {
     }
 
     /// An error that ends the job, and then nothing more.
-    pub(crate) fn error(&mut self, error: &dyn std::error::Error) {
+    pub(crate) fn error(&mut self, error: &dyn Hinted) {
         self.end_bar();
         self.write(crate::exit::error_text(error));
     }

@@ -47,8 +47,8 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
             (None, Meeting { rank: Some(0), key: None, timeout, job: request.job.clone() })
         }
         None => {
-            let text = "no place to meet is known here; hint: give a directory to meet in";
-            return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+            let (problem, hint) = ("no place to meet is known here", "give a directory to meet in");
+            return Err(crate::errors::raise(py, "MeetingError", problem, Some(hint)));
         }
     };
     let port = meeting.hold_port(&plan.plan, &ports, HandOver::ReuseAddr).map_err(|error| error.raise(py))?;
@@ -119,7 +119,7 @@ fn find_place(
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
                 let text = "the place to meet was not looked for to the end";
-                return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+                return Err(crate::errors::raise(py, "MeetingError", text, None));
             }
         }
     }

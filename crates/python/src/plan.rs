@@ -213,10 +213,7 @@ impl Roster {
         let members = &self.roster.plan.members;
         match rank.or(self.roster.plan.me).and_then(|rank| members.get(rank as usize)) {
             Some(member) => Ok(tensorflow::tf_config(&self.roster, member)),
-            None => {
-                let text = "which member is this? hint: give a rank".to_owned();
-                Err(raise(py, "RosterError", text))
-            }
+            None => Err(raise(py, "RosterError", "which member is this?", Some("give a rank"))),
         }
     }
 

@@ -13,6 +13,8 @@ use crate::voice;
 use rallypoint::allocation::Allocation;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted};
 use rallypoint::job::{Job, Rules, Until};
 use rallypoint::network;
 use rallypoint::plan::{JobSpec, Plan};
@@ -37,16 +39,24 @@ const CLEAN_UP: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
 enum CannotRun {
-    #[error("no private folder can be made in {}: {source}; hint: {}", folder.display(), way_out(source))]
+    #[error("no private folder can be made in {}: {source}", folder.display())]
     NoPrivateFolder { folder: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
-    #[error(
-        "{option} {role}: no member of this job has that role, there are {there}; hint: name one of those"
-    )]
+    #[error("{option} {role}: no member of this job has that role, there are {there}")]
     NoSuchRole { option: &'static str, role: Role, there: String },
     #[error("{file} names no address for {role} {index}", role = .config.role, index = .config.index, file = .config.name)]
     NoAddress { config: Box<ConfigFile> },
+}
+
+impl Hinted for CannotRun {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotRun::NoPrivateFolder { source, .. } => Some(hint!(way_out(source))),
+            CannotRun::NoSuchRole { .. } => Some(hint!("name one of those")),
+            CannotRun::Unreadable { .. } | CannotRun::NoAddress { .. } => None,
+        }
+    }
 }
 
 /// What may help where no private folder can be made.

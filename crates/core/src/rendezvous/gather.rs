@@ -6,6 +6,7 @@ use super::message::{Columns, Offer, Seat, ToLeader, ToMember, VERSION};
 use super::seats::{Ended, Refusal, Seating, Seats, Verdict};
 use super::{Contact, JoinRequest, Key, Progress, Remotes, RendezvousError, Wait, describe};
 use crate::clock;
+use crate::hint;
 use crate::network::{own_addresses, pid_namespace};
 use crate::plan::Plan;
 use std::net::IpAddr;
@@ -359,7 +360,7 @@ impl Leader {
             return;
         }
         let remotes = std::mem::take(&mut self.remotes);
-        self.say_goodbye(remotes, code, vec![error.to_string()]).await;
+        self.say_goodbye(remotes, code, vec![hint::in_full(error)]).await;
     }
 
     /// Tells everyone how it ended, and waits a moment for them to hang up: the word has to leave before this process
@@ -455,7 +456,7 @@ mod tests {
         let said = ToLeader::Failed { code: 197, why: "no room".to_owned() };
         let (error, heard) = meet_one_of(3, Some(said));
         assert_eq!(error.to_string(), "worker 1 has failed before all had come: no room");
-        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![error.to_string()] });
+        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![hint::in_full(&error)] });
     }
 
     /// The leader has no address that its member could use: it cannot write the roster, and says so.
@@ -463,6 +464,6 @@ mod tests {
     fn a_roster_that_cannot_be_written_is_told_to_all() {
         let (error, heard) = meet_one_of(2, None);
         assert!(matches!(error, RendezvousError::NoAddress), "{error}");
-        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![error.to_string()] });
+        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![hint::in_full(&error)] });
     }
 }

@@ -6,6 +6,7 @@ use super::message::{Offer, ToLeader, ToMember};
 use super::strangers::Strangers;
 use super::wire::{self, WireError, Writer};
 use crate::clock;
+use crate::hint;
 use crate::network::{Sharing, bind_everywhere};
 use crate::trace::OrLog;
 use rustix::net::{SocketFlags, listen};
@@ -226,7 +227,7 @@ async fn serve(line: Line, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strange
     let (mut reader, writer, offer) = match proved {
         Ok(proved) => proved,
         Err(error) => {
-            strangers.add(&peer, &error.to_string());
+            strangers.add(&peer, &hint::in_full(&error));
             return;
         }
     };

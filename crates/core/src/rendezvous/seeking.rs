@@ -3,6 +3,8 @@
 use super::message::VERSION;
 use super::wire::WireError;
 use super::{Contact, RendezvousError, Wait};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use std::time::{Duration, Instant};
 
 /// How often somebody with another key is asked again.
@@ -13,9 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// A place that did not answer is left alone for a while.
 const UNSTEADY_PAUSE: Duration = Duration::from_secs(1);
-/// What may help where none was found.
-const LONGER: &str = "--meet-timeout gives it longer";
-const SUSPENDED: &str = "look at that process; it may be suspended";
 /// How often an agent that waits says so.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -40,7 +39,7 @@ pub(super) struct Search {
     gone: Option<(String, Instant)>,
     /// Why no leader was found so far, and what may help.
     reason: String,
-    hint: &'static str,
+    hint: Hint,
     /// What was wrong with a leader that takes connections, at the last try.
     answer: String,
     pause: Duration,
@@ -118,7 +117,7 @@ impl Search {
             next_word: now + PROGRESS,
             gone: None,
             reason: "nobody has published one".to_owned(),
-            hint: LONGER,
+            hint: longer(),
             answer: String::new(),
             pause: FIRST_PAUSE,
         }
@@ -129,18 +128,18 @@ impl Search {
         match seen {
             Seen::Nothing => self.look(now),
             Seen::NoAnswer => {
-                self.note(format!("{} does not answer", self.place.name), LONGER);
+                self.note(format!("{} does not answer", self.place.name), longer());
                 self.look(now)
             }
             Seen::Unsteady { place, why } => {
-                self.note(format!("{place} does not answer: {why}"), LONGER);
+                self.note(format!("{place} does not answer: {why}"), longer());
                 let say = self.word(&self.reason.clone(), now);
                 Decision { say, step: Step::Rest { until: now + UNSTEADY_PAUSE } }
             }
             Seen::Nobody => match self.place.awaited.clone() {
                 None => Decision { say: None, step: Step::Claim },
                 Some(awaited) => {
-                    self.note(format!("still waiting for {awaited}"), LONGER);
+                    self.note(format!("still waiting for {awaited}"), longer());
                     self.word_and_rest(&format!("waiting for {awaited}"), now)
                 }
             },
@@ -149,7 +148,7 @@ impl Search {
                 Decision { say: None, step: Step::Join { contact, waiting } }
             }
             Seen::Unanswered(contact) => {
-                self.note(format!("{} does not answer", self.who(&contact)), SUSPENDED);
+                self.note(format!("{} does not answer", self.who(&contact)), suspended());
                 self.rest(None, now)
             }
             Seen::NotJoined { contact, error, is_dead } => self.not_joined(contact, error, is_dead, now),
@@ -158,7 +157,7 @@ impl Search {
                 self.rest(None, now)
             }
             Seen::StillRunning { why } => {
-                self.note(why, LONGER);
+                self.note(why, longer());
                 self.rest(None, now)
             }
             Seen::NotPublished { unsteady: None } => self.rest(None, now),
@@ -166,7 +165,7 @@ impl Search {
         }
     }
 
-    fn note(&mut self, reason: String, hint: &'static str) {
+    fn note(&mut self, reason: String, hint: Hint) {
         self.reason = reason;
         self.hint = hint;
     }
@@ -194,7 +193,11 @@ impl Search {
     fn look(&self, now: Instant) -> Decision {
         let step = if self.is_over(now) {
             let waited = self.wait.waited_at(now).as_secs();
-            Step::GiveUp(RendezvousError::NoLeader { waited, reason: self.reason.clone(), hint: self.hint })
+            Step::GiveUp(RendezvousError::NoLeader {
+                waited,
+                reason: self.reason.clone(),
+                hint: self.hint.clone(),
+            })
         } else {
             Step::Look
         };
@@ -229,7 +232,7 @@ impl Search {
                     return give_up(RendezvousError::Refused { why: other_version(&contact) });
                 }
                 self.answer = format!(": it takes connections, but {error}");
-                self.note(format!("{who}{}", self.answer), SUSPENDED);
+                self.note(format!("{who}{}", self.answer), suspended());
                 self.gone = None;
                 self.word_and_rest(&format!("waiting for {}", self.reason), now)
             }
@@ -238,10 +241,10 @@ impl Search {
                 if contact.id.is_empty() =>
             {
                 let reason = format!("{who} is somebody else: {error}");
-                self.note(reason, "RALLYPOINT_KEY_FILE must name the same key for all members");
+                self.note(reason, hint!("RALLYPOINT_KEY_FILE must name the same key for all members"));
                 self.gone = None;
                 self.pause = self.pause.max(SOMEBODY_ELSE);
-                self.word_and_rest(&format!("{}; hint: {}", self.reason, self.hint), now)
+                self.word_and_rest(&hint::together(self.reason.clone(), Some(&self.hint)), now)
             }
             error => self.unreachable(contact, &error, is_dead, now),
         }
@@ -256,7 +259,8 @@ impl Search {
         now: Instant,
     ) -> Decision {
         let who = self.who(&contact);
-        self.note(error.to_string(), LONGER);
+        self.note(error.to_string(), error.hint().unwrap_or_else(longer));
+        let error = hint::in_full(error);
         let since = match self.gone.take() {
             Some((id, since)) if id == contact.id => since,
             _ => now,
@@ -280,10 +284,17 @@ fn give_up(error: RendezvousError) -> Decision {
 }
 
 fn other_version(contact: &Contact) -> String {
-    format!(
-        "its protocol is version {}, ours {VERSION}; hint: use the same rallypoint everywhere",
-        contact.version
-    )
+    let problem = format!("its protocol is version {}, ours {VERSION}", contact.version);
+    hint::together(problem, Some(&hint!("use the same rallypoint everywhere")))
+}
+
+/// What may help where no leader was found.
+fn longer() -> Hint {
+    hint!(Setting::MeetTimeout, " gives it longer")
+}
+
+fn suspended() -> Hint {
+    hint!("look at that process; it may be suspended")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::run::{Notice, Run, RunError, Talk, io, settled, tell};
 use super::signals::Signals;
 use crate::allocation::IndependentRestarts;
 use crate::events::JobEvent;
+use crate::hint;
 use crate::job::Job;
 use crate::outcome::Outcome;
 use crate::ports::HeldPort;
@@ -144,7 +145,7 @@ async fn lead(
     let mut conductor = match Conductor::of(settled, held, descriptors, talk) {
         Ok(conductor) => conductor,
         Err(error) => {
-            leader.say_goodbye(remotes, error.code(), vec![error.to_string()]).await;
+            leader.say_goodbye(remotes, error.code(), vec![hint::in_full(&error)]).await;
             return Err(error);
         }
     };

@@ -10,6 +10,7 @@ use super::signals::{Signals, until};
 use super::silence::Reports;
 use super::standin::no_stand_in;
 use crate::clock;
+use crate::hint;
 use crate::outcome::{Outcome, OwnCode};
 use crate::plan::Member;
 use crate::ports::HeldPort;
@@ -34,7 +35,7 @@ pub(super) async fn follow(
     let (roster, executor, spec) = match ready(run, rank, &columns, port, descriptors, talk) {
         Ok(ready) => ready,
         Err(error) => {
-            link.fail(error.code(), error.to_string()).await;
+            link.fail(error.code(), hint::in_full(&error)).await;
             return Err(error);
         }
     };

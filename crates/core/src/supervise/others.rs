@@ -1,5 +1,7 @@
 //! The members that other agents run, as their leader sees them.
 
+use crate::hint;
+use crate::hint::Setting;
 use crate::rendezvous::message::ToMember;
 use crate::rendezvous::{Incoming, Leader, Remote, Remotes};
 use std::collections::HashMap;
@@ -26,8 +28,9 @@ pub(super) struct Others {
 
 /// Somebody comes when the job runs, and does not belong to it.
 pub(super) fn refuse(remote: &Remote) {
-    let why = "the job is running already; hint: another job needs another --meet directory or --job name";
-    remote.send(ToMember::Refused { why: why.to_owned() });
+    let hint = hint!("another job needs another ", Setting::Meet, " directory or ", Setting::Job, " name");
+    let why = hint::together("the job is running already".to_owned(), Some(&hint));
+    remote.send(ToMember::Refused { why });
 }
 
 /// Tells all agents how it went, and waits a moment for them to hang up.

@@ -5,6 +5,8 @@ use super::standin::StandInCommand;
 use crate::allocation::Allocation;
 use crate::environ::Environ;
 use crate::framework::{Framework, FrameworkError};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::job::{Rules, Until};
 use crate::outcome::OwnCode;
 use crate::plan::{JobSpec, Plan};
@@ -125,16 +127,39 @@ pub enum RunError {
     Roster(#[from] RosterError),
     #[error(transparent)]
     Address(#[from] crate::address::AddressError),
-    #[error("nobody has the role that --until waits for; hint: --until all waits for everyone")]
+    #[error("nobody has the role that the end waits for")]
     NobodyDecides,
-    #[error(
-        "nobody trains, so the job would never end: a ps serves, an evaluator waits for checkpoints; hint: give --workers N or --chief, or --until all if these members end by themselves"
-    )]
+    #[error("nobody trains, so the job would never end: a ps serves, an evaluator waits for checkpoints")]
     NobodyTrains,
     #[error(transparent)]
     TooFewDescriptors(#[from] TooFewDescriptors),
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
+}
+
+impl Hinted for RunError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            RunError::Meeting(error) => error.hint(),
+            RunError::Port(error) => error.hint(),
+            RunError::Framework(error) => error.hint(),
+            RunError::Settle(error) => error.hint(),
+            RunError::Roster(error) => error.hint(),
+            RunError::Address(error) => error.hint(),
+            RunError::NobodyDecides => Some(hint!(Setting::Until.with("all"), " waits for everyone")),
+            RunError::NobodyTrains => Some(hint!(
+                "give ",
+                Setting::Workers.with("N"),
+                " or ",
+                Setting::Chief,
+                ", or ",
+                Setting::Until.with("all"),
+                " if these members end by themselves"
+            )),
+            RunError::TooFewDescriptors(error) => error.hint(),
+            RunError::Io { .. } => None,
+        }
+    }
 }
 
 impl RunError {

@@ -9,6 +9,7 @@ use super::signals::Signals;
 use crate::allocation::{Allocation, Slot};
 use crate::clock;
 use crate::events::JobEvent;
+use crate::hint;
 use crate::job::Job;
 use crate::outcome::Outcome;
 use crate::plan::{JobSpec, Plan};
@@ -67,7 +68,7 @@ pub fn run_step(
         let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, talk) {
             Ok(conductor) => conductor,
             Err(error) => {
-                leader.say_goodbye(remotes, error.code(), vec![error.to_string()]).await;
+                leader.say_goodbye(remotes, error.code(), vec![hint::in_full(&error)]).await;
                 step.end(STEP_END).await;
                 return Err(error);
             }
@@ -112,16 +113,18 @@ fn plan_of(run: &Run, roles: &str) -> Result<Plan, String> {
     if folded_roles(&run.plan) == roles {
         return Ok(run.plan.clone());
     }
-    let list = roles.parse().map_err(|error| format!("its roles {roles:?} cannot be read: {error}"))?;
+    let list = roles
+        .parse()
+        .map_err(|error| format!("its roles {roles:?} cannot be read: {}", hint::in_full(&error)))?;
     let job = JobSpec { roles: RoleRequest::List(list), ..run.job.clone() };
     let world =
         job.roles.count().filter(|&count| count <= MAX_MEMBERS).and_then(|count| u32::try_from(count).ok());
     let world = world.ok_or_else(|| format!("its roles {roles:?} are more than {MAX_MEMBERS}"))?;
-    let plan = Plan::new(slots_for(&run.allocation, world), &job).map_err(|error| error.to_string())?;
+    let plan = Plan::new(slots_for(&run.allocation, world), &job).map_err(|error| hint::in_full(&error))?;
     // What nobody decides would never end.
     match Job::new(&plan, run.spec.rules.clone()) {
         Some(_) => Ok(plan),
-        None => Err(RunError::nobody(&run.spec.rules).to_string()),
+        None => Err(hint::in_full(&RunError::nobody(&run.spec.rules))),
     }
 }
 

@@ -38,10 +38,10 @@ fn decisions(may_lead: bool, seen: Vec<(u64, Seen)>) -> String {
             Step::Replace { gone } => format!("replace {}", gone.id),
             Step::Rest { until } => format!("rest {}", (until - now).as_millis()),
             Step::GiveUp(RendezvousError::NoLeader { waited, reason, hint }) => {
-                let hint = if hint == LONGER { String::new() } else { format!("; {hint}") };
+                let hint = if hint == longer() { String::new() } else { format!("; {}", hint.typed()) };
                 format!("{waited} s: {reason}{hint}")
             }
-            Step::GiveUp(error) => format!("give up: {error}"),
+            Step::GiveUp(error) => format!("give up: {}", hint::in_full(&error)),
         };
         say.map_or(step.clone(), |say| format!("[{say}] {step}"))
     };

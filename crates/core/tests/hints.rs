@@ -1,5 +1,7 @@
 //! Error texts name no setting of a front end, and every error says whether it has a hint.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::PathBuf;
 
 /// The sources of the library and of the command, without their tests.

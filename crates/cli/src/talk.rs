@@ -1,5 +1,6 @@
 //! What `run` tells a person, on stderr: lines, a progress bar on a terminal, the closing table.
 
+use crate::caller;
 use crate::log;
 use crate::printable::printable;
 use crate::table::{Align, Table, digits};
@@ -88,7 +89,9 @@ impl Talk {
     /// An error that ends the job, and then nothing more.
     pub(crate) fn error(&mut self, error: &dyn std::error::Error) {
         self.end_bar();
-        self.write(crate::exit::error_text(error));
+        let text = crate::exit::error_text(error);
+        caller::tell(&text);
+        self.write(text);
     }
 
     /// Lets all be said, but not for ever.

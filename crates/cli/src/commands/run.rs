@@ -1,6 +1,7 @@
 //! `rallypoint run`
 
 use crate::args::{EndingArgs, HandOverArg, LogErrorsArg, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::caller;
 use crate::exit::error_text;
 use crate::exit::{Exit, Failure, complaint, say};
 use crate::here::{Here, look_up};
@@ -17,12 +18,12 @@ use rallypoint::job::{Job, Rules, Until};
 use rallypoint::network;
 use rallypoint::plan::{JobSpec, Plan};
 use rallypoint::ports::{HandOver, PortChoice};
-use rallypoint::process::check_descriptors;
+use rallypoint::process::{check_descriptors, close_for_children};
 use rallypoint::roles::{Role, RoleRequest};
 use rallypoint::scheduler::{self, On, Place, RequeueError, local};
 use rallypoint::supervise::guard::{self, Side};
 use rallypoint::supervise::{
-    LogErrors, OutputStyle, Requeue, Run, RunError, RunSpec, run_here, run_member, run_step,
+    LogErrors, Notice, OutputStyle, Requeue, Run, RunError, RunSpec, run_here, run_member, run_step,
 };
 use rallypoint::variables as var;
 use std::collections::BTreeSet;
@@ -59,6 +60,9 @@ fn way_out(why: &std::io::Error) -> &'static str {
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     guard::survive_file_limits()?;
+    if let (Some(file), false) = (&args.job.output.events, args.launched) {
+        close_for_children(file);
+    }
     let environ = scheduler::environ_here();
     let mut job = settings::job_spec(&args.job.roles, &args.gpus)?;
     let mut ports = port_choice(args);
@@ -224,6 +228,9 @@ fn clean_up(Place { mut way, .. }: Place, agent: u32) {
 
 fn agent(run: Run, mode: RunMode, pipe: OwnedFd, loudness: Loudness) -> u8 {
     let mut talk = Talk::new(loudness);
+    if let Err(error) = caller::watch() {
+        talk.notice(Notice::Failure(format!("nobody watches whether the caller goes away: {error}")));
+    }
     let mut say = |notice| talk.notice(notice);
     let result = match mode {
         RunMode::Alone => run_here(run, Some(pipe), &mut say),

@@ -96,6 +96,11 @@ pub fn survive_file_limits() -> io::Result<()> {
     calls::ignore(libc::SIGXFSZ)
 }
 
+/// Signals by which the process that has started us asks for the end count, even if it ignores them itself.
+pub fn heed_the_caller() -> io::Result<()> {
+    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT].into_iter().try_for_each(calls::heed)
+}
+
 /// Splits the process. Must be called while there is a single thread. `grace` is the members'.
 pub fn enter(grace: Duration) -> io::Result<Side> {
     let (from_guard, to_agent) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;

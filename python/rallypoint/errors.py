@@ -4,7 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Any, Optional, Tuple
+
+    from ._outcome import Outcome
 
 
 class RallypointError(RuntimeError):
@@ -62,3 +64,29 @@ class MeetingTimeout(MeetingError, TimeoutError):
 
 class WorkersLost(RallypointError):
     """Workers went away without a word; the text names them."""
+
+
+class RunError(RallypointError):
+    """The job was not started; `code` is the command's exit code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (str(self), self.code)
+
+
+class JobFailed(RallypointError):
+    """A job that was to succeed (`check=True`) did not; `outcome` tells how it ended."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"the job has not succeeded: {outcome}")
+        self.outcome = outcome
+
+    @property
+    def code(self) -> int:
+        return self.outcome.code
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.outcome,)

@@ -1,11 +1,17 @@
 """From a batch allocation to a running training cluster, and a clean end.
 
-The plan of this allocation and this process's place in it::
+A job, all of it on this machine or in this allocation::
 
     import rallypoint
 
+    outcome = rallypoint.run(["python", "train.py"], ps=1, workers=2)
+    print(outcome.verdict, outcome.first_failure)
+
+The plan of this allocation, and this process's place in it::
+
     plan = rallypoint.resolve({"ps": 1, "worker": 3})
-    print(plan.me.role, plan.me.index, plan.me.devices)
+    if plan.me is not None:
+        print(plan.me.role, plan.me.index, plan.me.devices)
 
 TensorFlow's resolvers are in `rallypoint.tensorflow`, session hooks in `rallypoint.hooks`, the interface of
 tf4slurm in `rallypoint.tf4slurm`. None of them is imported here, nor is any framework.
@@ -34,14 +40,21 @@ from .errors import RallypointError
 # `typing` would take longer to import than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping, Optional, Sequence, Tuple, Union
+    from typing import Any, Mapping, Optional, Sequence, Tuple, Union
+
+    from ._outcome import Event, MemberOutcome, Outcome
+    from ._run import Job, run, start
 
     Jobs = Union[Mapping[str, int], Sequence[str], str]
     PortRange = Union[Tuple[int, int], Sequence[int], str]
 
 __all__ = [
+    "Event",
     "HeldPort",
+    "Job",
     "Member",
+    "MemberOutcome",
+    "Outcome",
     "Plan",
     "RallypointError",
     "Roster",
@@ -53,7 +66,23 @@ __all__ = [
     "own_address",
     "port_in_use",
     "resolve",
+    "run",
+    "start",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # What runs jobs, and all that it imports, comes with the first use of it.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _run
+
+        value = globals()[name] = getattr(_run, name)
+        return value
+
+    def __dir__() -> Sequence[str]:
+        return sorted({*globals(), *__all__})
 
 
 def resolve(

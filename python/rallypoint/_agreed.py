@@ -22,8 +22,8 @@ class Agreed(NamedTuple):
         there = {role: len(addresses) for role, addresses in self.cluster.items() if addresses}
         if asked != there:
             raise RoleError(
-                f"this program asks for {asked}, but was started with {there}; "
-                "hint: give `rallypoint run` the same roles, or the program those of `rallypoint run`"
+                f"this program asks for {asked}, but was started with {there}",
+                hint="give `rallypoint run` the same roles, or the program those of `rallypoint run`",
             )
 
 

@@ -1,20 +1,27 @@
-"""What can go wrong. The texts are those of the command: what was found, where, and a hint."""
+"""What can go wrong. The texts are those of the command: what was found and where; hints name Python's keywords."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Any, Optional, Tuple
+
+    from ._outcome import Outcome
 
 
 class RallypointError(RuntimeError):
-    """Anything that rallypoint refuses or cannot do."""
+    """Anything that rallypoint refuses or cannot do.
 
-    @property
-    def hint(self) -> Optional[str]:
-        """What to do about it, where we know."""
-        _, found, hint = str(self).rpartition("hint: ")
-        return hint if found else None
+    `problem` says what is wrong, `hint` what to do about it, where we know. The text has both.
+    """
+
+    problem: str
+    hint: Optional[str]
+
+    def __init__(self, problem: str = "", *, hint: Optional[str] = None) -> None:
+        between = " " if problem.endswith("?") else "; "
+        super().__init__(problem if hint is None else f"{problem}{between}hint: {hint}")
+        self.problem, self.hint = problem, hint
 
 
 class AllocationError(RallypointError, ValueError):
@@ -62,3 +69,29 @@ class MeetingTimeout(MeetingError, TimeoutError):
 
 class WorkersLost(RallypointError):
     """Workers went away without a word; the text names them."""
+
+
+class RunError(RallypointError):
+    """The job was not started; `code` is the command's exit code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (str(self), self.code)
+
+
+class JobFailed(RallypointError):
+    """A job that was to succeed (`check=True`) did not; `outcome` tells how it ended."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"the job has not succeeded: {outcome}")
+        self.outcome = outcome
+
+    @property
+    def code(self) -> int:
+        return self.outcome.code
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.outcome,)

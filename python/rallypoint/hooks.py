@@ -115,8 +115,8 @@ class StartBarrierHook(tf.compat.v1.train.SessionRunHook):
             who = f"worker {', '.join(map(str, missing))}" if self._task_index == 0 else "worker 0 knows who"
             if now - started > self._timeout:
                 raise MeetingTimeout(
-                    f"after {now - started:.0f} s not all {self._num_workers} workers have come; missing: {who}; "
-                    "hint: timeout gives them longer"
+                    f"after {now - started:.0f} s not all {self._num_workers} workers have come; missing: {who}",
+                    hint="timeout= gives them longer",
                 )
             if now - told > TELL:
                 told = now
@@ -156,8 +156,8 @@ def wait_for_chief(
             who = f"{', '.join(names[:4])}{' and others' if len(names) > 4 else ''}"
             if now - started > timeout:
                 raise MeetingTimeout(
-                    f"after {now - started:.0f} s the chief has not given these variables a value: {who}; "
-                    "hint: look at the output of worker 0; timeout gives it longer"
+                    f"after {now - started:.0f} s the chief has not given these variables a value: {who}",
+                    hint="look at the output of worker 0; timeout= gives it longer",
                 )
             if now - told > TELL:
                 told = now
@@ -244,7 +244,8 @@ def _watch(
             done.update(heard())
             lost = [index for index in dead if index not in done]
             if lost:
-                raise WorkersLost(_obituary(role, members, lost, seen, patience, start_timeout))
+                problem = _obituary(role, members, lost, seen, patience, start_timeout)
+                raise WorkersLost(problem, hint="look at the end of its own output")
             return
         if now - told > TELL:
             told = now
@@ -264,15 +265,15 @@ def _obituary(
         + (f"cannot be reached for {patience:.0f} s and never said that it was done" if index in seen else f"never came within {start_timeout:.0f} s")
         for index in lost
     ]
-    return f"{'; '.join(words)}; hint: look at the end of its own output"
+    return "; ".join(words)
 
 
 def _addresses(cluster: Cluster, role: str) -> Dict[int, str]:
     spec = cluster if isinstance(cluster, tf.train.ClusterSpec) else tf.train.ClusterSpec(dict(cluster))
     if role not in spec.jobs or spec.num_tasks(role) == 0:
         raise RoleError(
-            f"the cluster has no {role}, so nobody would ever be done; it has {', '.join(spec.jobs) or 'nobody'}; "
-            "hint: every member needs the whole cluster; `rallypoint check` looks at TF_CONFIG files"
+            f"the cluster has no {role}, so nobody would ever be done; it has {', '.join(spec.jobs) or 'nobody'}",
+            hint="every member needs the whole cluster; `rallypoint check` looks at TF_CONFIG files",
         )
     return {index: spec.task_address(role, index) for index in spec.task_indices(role)}
 

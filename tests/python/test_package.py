@@ -93,8 +93,9 @@ def test_errors_are_a_tree_with_the_texts_of_the_command() -> None:
     assert raised.value.hint == "start it with srun"
     with pytest.raises(errors.RoleError, match="2 members asked for .* but the allocation has 4 tasks"):
         rallypoint.resolve({"ps": 1, "worker": 1}, environ=STEP)
-    with pytest.raises(errors.PlanError, match="--gpus-per-node asks for 5"):
+    with pytest.raises(errors.PlanError, match="but 5 per node are asked for") as raised:
         rallypoint.resolve(environ=STEP, gpus_per_node=5)
+    assert raised.value.hint == "ask the scheduler for more, or leave gpus_per_node= out"
     with pytest.raises(errors.HostListError, match="the range ends before it begins"):
         rallypoint.expand_hostlist("n[3-1]")
     with pytest.raises(errors.AddressError, match="interface none0 has no address here"):

@@ -21,6 +21,8 @@ use crate::args::Args;
 use crate::exit::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory};
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted};
 use rallypoint::scheduler::submit::Setup;
 use rallypoint::variables as var;
 use rustix::fs::OFlags;
@@ -36,7 +38,7 @@ use thiserror::Error;
 pub(crate) enum ConfigError {
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
-    #[error("{} {problem}, and lines of such a file are run; hint: {fix}", file.display())]
+    #[error("{} {problem}, and lines of such a file are run", file.display())]
     NotYours { file: PathBuf, problem: String, fix: String },
     #[error("{} is no regular file", file.display())]
     NoFile { file: PathBuf },
@@ -44,10 +46,23 @@ pub(crate) enum ConfigError {
     Nonsense { file: PathBuf, reason: String },
     #[error("{}: [{table}] {key}: {reason}", file.display())]
     BadDefault { file: PathBuf, table: String, key: String, reason: String },
-    #[error(
-        "--env {name}: there is no such environment; {known}; hint: write [env.{name}] setup = [\"module load ...\"] in rallypoint.toml"
-    )]
+    #[error("there is no environment called {name}; {known}")]
     NoEnvironment { name: String, known: String },
+}
+
+impl Hinted for ConfigError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            ConfigError::NotYours { fix, .. } => Some(hint!(fix.clone())),
+            ConfigError::NoEnvironment { name, .. } => {
+                Some(hint!(format!("write [env.{name}] setup = [\"module load ...\"] in rallypoint.toml")))
+            }
+            ConfigError::Unreadable { .. }
+            | ConfigError::NoFile { .. }
+            | ConfigError::Nonsense { .. }
+            | ConfigError::BadDefault { .. } => None,
+        }
+    }
 }
 
 type Defaults = BTreeMap<String, toml::Value>;
@@ -354,7 +369,7 @@ mod tests {
         ]);
         assert_eq!(config.environment("tf").unwrap().lines, ["a"]);
         assert_eq!(config.environment("old").unwrap().origin, "far");
-        let error = config.environment("tf18").unwrap_err().to_string();
+        let error = hint::in_full(&config.environment("tf18").unwrap_err());
         assert!(error.contains("there are tf, old; hint: write [env.tf18]"), "{error}");
     }
 }

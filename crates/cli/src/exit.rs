@@ -2,8 +2,10 @@
 
 use crate::printable::printable;
 use crate::voice;
+use rallypoint::hint::{AnyError, Hinted};
 use rallypoint::outcome::OwnCode;
 use rallypoint::serve::find::NotFound;
+use std::error::Error;
 use std::process::ExitCode;
 
 /// What a script can tell from the exit code. `docs/reference/exit-codes.md` is generated from [`Exit::ALL`].
@@ -50,7 +52,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// Any error that reaches the user.
-pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = AnyError;
 
 /// Prints an error with its hint on a line of its own, and chooses the exit code.
 pub(crate) fn report(result: Result<Exit, Failure>) -> Exit {
@@ -58,8 +60,9 @@ pub(crate) fn report(result: Result<Exit, Failure>) -> Exit {
         Ok(exit) => return exit,
         Err(error) => error,
     };
+    let cause: &(dyn Error + 'static) = error.as_ref();
     // Whoever reads our output has enough: `rallypoint hostlist expand ... | head`.
-    if error
+    if cause
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     {
@@ -67,19 +70,15 @@ pub(crate) fn report(result: Result<Exit, Failure>) -> Exit {
     }
     voice::say_last(error_text(error.as_ref()));
     // Whoever looks for TensorFlow, and whenever: one code says that there is none.
-    match error.is::<NotFound>() {
+    match cause.is::<NotFound>() {
         true => Exit::Run(OwnCode::NotStarted.code()),
         false => Exit::BadInput,
     }
 }
 
 /// An error as a person reads it, with its hint on a line of its own.
-pub(crate) fn error_text(error: &dyn std::error::Error) -> String {
-    let text = error.to_string();
-    match text.split_once("; hint: ") {
-        Some((problem, hint)) => complaint(problem, Some(hint)),
-        None => complaint(&text, None),
-    }
+pub(crate) fn error_text(error: &dyn Hinted) -> String {
+    complaint(&error.to_string(), error.hint().map(|hint| hint.typed()).as_deref())
 }
 
 /// `error: ...`, and on a line of its own what may be done about it.
@@ -92,4 +91,37 @@ pub(crate) fn complaint(problem: &str, hint: Option<&str>) -> String {
 pub(crate) fn say(line: &str) {
     // At once, so that nobody else's lines come in between.
     voice::say_if_heard(&format!("rallypoint: {}\n", printable(line)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Args;
+    use clap::CommandFactory;
+    use rallypoint::hint::Setting;
+    use rallypoint::rendezvous::RendezvousError;
+
+    #[test]
+    fn every_setting_that_a_hint_may_name_is_an_option() {
+        for setting in Setting::ALL {
+            let mut command = &Args::command();
+            for word in setting.command().split(' ') {
+                command = command.find_subcommand(word).expect(word);
+            }
+            let is_there =
+                command.get_arguments().any(|argument| argument.get_long() == Some(setting.name()));
+            assert!(is_there, "rallypoint {} has no --{}", setting.command(), setting.name());
+        }
+    }
+
+    #[test]
+    fn a_hint_has_a_line_of_its_own() {
+        let missing = RendezvousError::Missing { waited: 5, come: 1, world: 2, missing: "ps 0".to_owned() };
+        let says = "error: after 5 s 1 of 2 members have come; missing: ps 0\nhint: --meet-timeout gives them longer\n";
+        assert_eq!(error_text(&missing), says);
+        let summary = "after 5 s 1 of 2 members have come; hint: --meet-timeout gives them longer".to_owned();
+        let told = RendezvousError::Dismissed { code: 98, summary };
+        let says = "error: the leader has ended the meeting: after 5 s 1 of 2 members have come\nhint: --meet-timeout gives them longer\n";
+        assert_eq!(error_text(&told), says, "in the words of another agent, too");
+    }
 }

@@ -1,6 +1,7 @@
 //! The `rallypoint` command: arguments as typed, settings as meant, then the library.
 
 mod args;
+mod caller;
 mod commands;
 mod config;
 mod exit;
@@ -26,7 +27,8 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run() -> Result<exit::Exit, exit::Failure> {
-    let typed: Vec<OsString> = std::env::args_os().collect();
+    let (typed, caller): (Vec<OsString>, _) = caller::split(std::env::args_os().collect());
+    caller.map(caller::take).transpose()?;
     let parse = |words: &[OsString]| {
         let matches = args::Args::command().try_get_matches_from(words)?;
         Ok((args::Args::from_arg_matches(&matches)?, matches))

@@ -1,5 +1,7 @@
 //! The program that is to run: found before anything waits, or told why it cannot be.
 
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted};
 use rallypoint::process::{find_on_path, is_executable};
 use std::io::Read;
 use std::path::Path;
@@ -10,24 +12,41 @@ const LONGEST_FIRST_LINE: u64 = 256;
 
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum NoProgram {
-    #[error("{program} is not executable; hint: chmod +x {program}, or {instead}")]
+    #[error("{program} is not executable")]
     NotExecutable { program: String, instead: String },
-    #[error("{program} is a directory; hint: give the program in it")]
+    #[error("{program} is a directory")]
     Directory { program: String },
-    #[error("{program} does not exist; hint: a path is taken from {folder}")]
+    #[error("{program} does not exist")]
     NoFile { program: String, folder: String },
-    #[error("{program} is not on PATH, but in this directory; hint: write {instead}")]
+    #[error("{program} is not on PATH, but in this directory")]
     OnlyHere { program: String, instead: String },
-    #[error("there is no program called \"{program}\"; hint: write it without quotes: -- {program}")]
+    #[error("there is no program called \"{program}\"")]
     Quoted { program: String },
-    #[error("{program} begins with #!{interpreter}, which does not exist; hint: {hint}")]
+    #[error("{program} begins with #!{interpreter}, which does not exist")]
     NoInterpreter { program: String, interpreter: String, hint: String },
-    #[error("{program} is not a program that can be run; hint: give its path, or put it on PATH")]
+    #[error("{program} is not a program that can be run")]
     NotOnPath { program: String },
-    #[error(
-        "{program} cannot be looked for: PATH is not set in this job; hint: give its whole path, or write `getenv = PATH` into the submit description"
-    )]
+    #[error("{program} cannot be looked for: PATH is not set in this job")]
     NoPath { program: String },
+}
+
+impl Hinted for NoProgram {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            NoProgram::NotExecutable { program, instead } => {
+                Some(hint!(format!("chmod +x {program}, or {instead}")))
+            }
+            NoProgram::Directory { .. } => Some(hint!("give the program in it")),
+            NoProgram::NoFile { folder, .. } => Some(hint!(format!("a path is taken from {folder}"))),
+            NoProgram::OnlyHere { instead, .. } => Some(hint!(format!("write {instead}"))),
+            NoProgram::Quoted { program } => Some(hint!(format!("write it without quotes: -- {program}"))),
+            NoProgram::NoInterpreter { hint, .. } => Some(hint!(hint.clone())),
+            NoProgram::NotOnPath { .. } => Some(hint!("give its path, or put it on PATH")),
+            NoProgram::NoPath { .. } => {
+                Some(hint!("give its whole path, or write `getenv = PATH` into the submit description"))
+            }
+        }
+    }
 }
 
 /// Looks for a program as a shell in `folder` would.
@@ -109,7 +128,7 @@ mod tests {
             std::fs::write(folder.join(name), "").unwrap();
             std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(mode)).unwrap();
         }
-        let why = |program: &str, path| must_exist(program, &folder, path).map_err(|why| why.to_string());
+        let why = |program: &str, path| must_exist(program, &folder, path).map_err(|why| hint::in_full(&why));
         let says = |program: &str, expected: &str| {
             assert_eq!(why(program, Some("/nowhere")), Err(expected.to_owned()))
         };

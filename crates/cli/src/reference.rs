@@ -136,7 +136,7 @@ fn exit_codes() -> String {
     }
     _ = writeln!(page, "| any other | {} |", Exit::Run(0).meaning());
     for own in OwnCode::ALL {
-        _ = writeln!(page, "| {} | {} |", own.code(), own.meaning());
+        _ = writeln!(page, "| {} | {} |", own.code(), rallypoint_english::meaning(own));
     }
     page
 }

@@ -1,6 +1,7 @@
 //! With whom the members of this agent work: nobody, others that are met, or a step that is to be started.
 
 use crate::args::RunArgs;
+use crate::caller;
 use crate::exit::Failure;
 use rallypoint::environ::Environ;
 use rallypoint::plan::Plan;
@@ -40,10 +41,13 @@ impl RunMode {
         }
         let is_auto = matches!(given.meet.as_deref(), None | Some("auto"));
         if is_auto && plan.me().is_none() {
-            // Behind the program and `run`, everything as it was typed.
-            let typed = std::env::args_os().skip(2);
-            let arguments: Vec<OsString> =
-                ["run", "--launched"].map(OsString::from).into_iter().chain(typed).collect();
+            // Behind the program and `run`, everything as it was typed; a caller is this process's alone.
+            let (typed, _) = caller::split(std::env::args_os().collect());
+            let arguments: Vec<OsString> = ["run", "--launched"]
+                .map(OsString::from)
+                .into_iter()
+                .chain(typed.into_iter().skip(2))
+                .collect();
             let request = LaunchRequest {
                 environ,
                 command: &std::env::current_exe()?,

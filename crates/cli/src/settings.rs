@@ -5,6 +5,8 @@ use crate::exit::Failure;
 use rallypoint::address::{Choice, HostRule};
 use rallypoint::allocation::Allocation;
 use rallypoint::environ::{Environ, MovedFiles};
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted, Setting};
 use rallypoint::network;
 use rallypoint::plan::{GpuRequest, JobSpec, Plan};
 use rallypoint::roles::{PsPlace, RoleRequest, Workers};
@@ -15,11 +17,15 @@ use rallypoint::variables as var;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
-#[error(
-    "--workers {found}: expected a number or rest; hint: --workers rest takes all ranks without another role"
-)]
+#[error("workers {found}: expected a number or rest")]
 struct BadWorkers {
     found: String,
+}
+
+impl Hinted for BadWorkers {
+    fn hint(&self) -> Option<Hint> {
+        Some(hint!(Setting::Workers.with("rest"), " takes all ranks without another role"))
+    }
 }
 
 pub(crate) fn job_spec(roles: &RoleArgs, gpus: &GpuArgs) -> Result<JobSpec, Failure> {

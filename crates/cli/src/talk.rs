@@ -1,12 +1,15 @@
 //! What `run` tells a person, on stderr: lines, a progress bar on a terminal, the closing table.
 
+use crate::caller;
 use crate::log;
 use crate::printable::printable;
 use crate::table::{Align, Table, digits};
 use crate::voice::Voice;
-use rallypoint::supervise::{ClosingRow, Notice};
+use rallypoint::event::{RunEvent, Waited};
+use rallypoint::hint::Hinted;
+use rallypoint::outcome::Whole;
+use rallypoint_english::{ClosingRow, English, Weight};
 use std::io::IsTerminal;
-use std::time::Duration;
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,7 @@ pub(crate) struct Talk {
     terminal: bool,
     /// A progress bar stands on the current line.
     bar: bool,
+    english: English,
     voice: Voice,
 }
 
@@ -30,42 +34,55 @@ impl Talk {
     pub(crate) fn new(loudness: Loudness) -> Talk {
         let voice = Voice::new();
         log::through(voice.queue());
-        Talk { loudness, terminal: std::io::stderr().is_terminal(), bar: false, voice }
+        Talk {
+            loudness,
+            terminal: std::io::stderr().is_terminal(),
+            bar: false,
+            english: English::of_the_command(),
+            voice,
+        }
     }
 
-    pub(crate) fn notice(&mut self, notice: Notice) {
-        let heard = match self.loudness {
+    /// Says what there is to say of an event.
+    pub(crate) fn hear(&mut self, event: &RunEvent) {
+        let weight = Weight::of(event);
+        let is_heard = match self.loudness {
             Loudness::Everything => true,
-            Loudness::Failures => matches!(notice, Notice::Failure(_) | Notice::Verdict(_)),
-            Loudness::OwnFailures => matches!(notice, Notice::Failure(_)),
+            Loudness::Failures => weight != Weight::Progress,
+            Loudness::OwnFailures => weight == Weight::Failure,
         };
-        if !heard {
+        if !is_heard {
             return;
         }
-        match notice {
-            Notice::Waiting { come, world, missing, waited } if self.terminal => {
-                let line = bar(columns(), come, world, &printable(&missing), &times(waited));
+        match event {
+            RunEvent::Waiting { come, world, missing, waited } if self.terminal => {
+                let missing = self.english.missing(missing.as_ref());
+                let line = bar(columns(), *come, *world, &printable(&missing), &times(waited));
                 self.write(format!("\r\x1b[K{line}"));
                 self.bar = true;
+                return;
             }
-            Notice::Waiting { come, world, missing, waited } => {
-                self.line(&format!(
-                    "{come} of {world} members have come{}; missing: {missing}",
-                    times(waited)
-                ));
-            }
-            Notice::Line(line) | Notice::Start(line) | Notice::Failure(line) | Notice::Verdict(line) => {
-                self.line(&line);
-            }
-            Notice::Closing(mut rows) => {
-                self.end_bar();
-                rows.iter_mut().for_each(clean);
-                let mut out = Vec::new();
-                if write_closing(&mut out, &rows).is_ok() {
-                    self.write(String::from_utf8_lossy(&out).into_owned());
-                }
-            }
+            RunEvent::Over(whole) if self.loudness == Loudness::Everything => self.closing_table(whole),
+            _ => {}
         }
+        for line in self.english.lines(event) {
+            self.line(&line);
+        }
+    }
+
+    fn closing_table(&mut self, whole: &Whole) {
+        self.end_bar();
+        let mut rows: Vec<ClosingRow> = whole.members.iter().map(ClosingRow::of).collect();
+        rows.iter_mut().for_each(clean);
+        let mut out = Vec::new();
+        if write_closing(&mut out, &rows).is_ok() {
+            self.write(String::from_utf8_lossy(&out).into_owned());
+        }
+    }
+
+    /// Something went wrong here, and no event tells it.
+    pub(crate) fn failure(&mut self, line: &str) {
+        self.line(line);
     }
 
     fn line(&mut self, line: &str) {
@@ -86,9 +103,11 @@ impl Talk {
     }
 
     /// An error that ends the job, and then nothing more.
-    pub(crate) fn error(&mut self, error: &dyn std::error::Error) {
+    pub(crate) fn error(&mut self, error: &dyn Hinted) {
         self.end_bar();
-        self.write(crate::exit::error_text(error));
+        let text = crate::exit::error_text(error);
+        caller::tell(&text);
+        self.write(text);
     }
 
     /// Lets all be said, but not for ever.
@@ -138,11 +157,8 @@ fn with_names(line: &str, missing: &str, room: usize) -> Option<String> {
     })
 }
 
-fn times(waited: Option<(Duration, Duration)>) -> String {
-    match waited {
-        Some((waited, limit)) => format!(" ({} s of {} s)", waited.as_secs(), limit.as_secs()),
-        None => String::new(),
-    }
+fn times(waited: &Waited) -> String {
+    format!(" ({} s of {} s)", waited.waited.as_secs(), waited.limit.as_secs())
 }
 
 /// Each cell on one line.

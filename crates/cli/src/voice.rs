@@ -3,6 +3,7 @@
 //! A stderr that nobody reads (a full pipe, Ctrl-S, `2>&1 | less`) makes every write wait. So a thread writes, and
 //! what it has no room for is left out and counted. At the end it has a moment; then the process ends without it.
 
+use crate::caller;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -99,6 +100,7 @@ pub(crate) fn say_if_heard(text: &str) {
 
 /// Says one text, at the end of a process.
 pub(crate) fn say_last(text: String) {
+    caller::tell(&text);
     let mut voice = Voice::new();
     voice.say(text);
     voice.finish();

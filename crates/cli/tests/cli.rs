@@ -252,7 +252,7 @@ fn what_the_user_says_wins() {
     assert_eq!(plan(&["--ps", "1", "--ps-gpus", "1"])["members"][0]["devices"], serde_json::json!(["0"]));
     assert!(
         refuses(&["plan", "--environ", &environ, "--gpus-per-node", "8"])
-            .contains("n01 has 4 GPUs (0,1,2,3), but --gpus-per-node asks for 8")
+            .contains("n01 has 4 GPUs (0,1,2,3), but 8 per node are asked for")
     );
     assert!(refuses(&["plan", "--environ", &environ, "--gpus-per-task", "3"]).contains("2 tasks x 3"));
 }
@@ -363,8 +363,7 @@ fn env_honours_reserved_ports_and_address_rules() {
 fn env_needs_to_know_who_and_where() {
     assert!(refuses(&["env", "--nodes", "n1", "--workers", "2"]).contains("hint: give --rank 0 to --rank 1"));
     assert!(
-        refuses(&["env", "--nodes", "n1", "--workers", "2", "--rank", "2"])
-            .contains("--rank 2 does not exist")
+        refuses(&["env", "--nodes", "n1", "--workers", "2", "--rank", "2"]).contains("rank 2 does not exist")
     );
     let vanilla = repository("tests/fixtures/htcondor/vanilla_proc0/job.env");
     assert!(
@@ -431,7 +430,7 @@ fn bad_input_says_what_and_leaves_stdout_empty() {
             "3 members asked for (3 workers), but the allocation has 4 tasks",
         ),
         (vec!["plan", "--nodes", "n[1-2]", "--tasks-per-node", "0"], "leaves nobody to run"),
-        (vec!["plan", "--nodes", ""], "names no host"),
+        (vec!["plan", "--nodes", ""], "the nodes name no host"),
         (vec!["plan", "--environ", "nosuch.env"], "cannot read nosuch.env"),
         (vec!["plan", "--environ", &rubbish], "expected KEY=VALUE"),
         (

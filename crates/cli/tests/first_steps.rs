@@ -105,7 +105,7 @@ fn a_base_without_room_names_the_true_cause() {
     let args = ["run", "--workers", "2", "--port-base", "65535", "--", "true"];
     let (code, _, stderr) = rallypoint(&folder, &args, &[]);
     assert_eq!(code, 197, "{stderr}");
-    assert!(stderr.contains("--port-base 65535: member 1 of its host"), "{stderr}");
+    assert!(stderr.contains("port base 65535: member 1 of its host"), "{stderr}");
     assert!(stderr.contains("hint: choose a lower base"), "{stderr}");
 }
 
@@ -123,7 +123,7 @@ fn a_refused_requeue_leaves_no_private_folder() {
     let (code, _, stderr) =
         rallypoint(&folder, &["run", "--requeue-on", "7", "--", "true"], &[("TMPDIR", &tmp)]);
     assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("--requeue-on: a plain machine has no queue"), "{stderr}");
+    assert!(stderr.contains("the job cannot be requeued: a plain machine has no queue"), "{stderr}");
     assert_eq!(private_folders(&tmp), Vec::<String>::new());
 }
 

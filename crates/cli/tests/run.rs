@@ -203,10 +203,10 @@ fn events_tell_the_story() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
-    assert_eq!(names, ["roster", "started", "started", "listening", "finished", "stopped", "over"]);
+    assert_eq!(names, ["roster", "begun", "started", "started", "listening", "finished", "stopped", "over"]);
     assert!(events.windows(2).all(|pair| pair[0]["time"].as_f64() <= pair[1]["time"].as_f64()));
-    assert_eq!(events[3]["role"], "ps");
-    assert_eq!(events[6]["code"], 0);
+    assert_eq!(events[4]["role"], "ps");
+    assert_eq!((&events[7]["code"], &events[7]["members"][0]["stopped"]), (&0.into(), &true.into()));
 }
 
 #[test]

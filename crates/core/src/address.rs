@@ -3,6 +3,8 @@
 //! Pure rules over host names ([`HostRule`]) for sites whose InfiniBand names follow from the node
 //! names, and a choice among this machine's own interfaces ([`Choice`]).
 
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use regex_lite::Regex;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -45,13 +47,11 @@ pub enum Choice {
 
 #[derive(Debug, Error)]
 pub enum AddressError {
-    #[error(
-        "--host-map {text}: {reason}; hint: write it as sed does, 's/^c(\\d\\d)(\\d\\d)$/172.28.\\1.\\2/'"
-    )]
+    #[error("the host map {text}: {reason}")]
     Map { text: String, reason: String },
-    #[error("--host-map {rule} does not match host {host}; hint: the pattern must match every host")]
+    #[error("the host map {rule} does not match host {host}")]
     NoMatch { rule: String, host: String },
-    #[error("--network {text} is not a network; hint: write 10.1.0.0/16")]
+    #[error("{text} is not a network")]
     Network { text: String },
     #[error("interface {name} has no address here; there are {there}")]
     NoInterface { name: String, there: String },
@@ -59,6 +59,21 @@ pub enum AddressError {
     NotInNetwork { network: String, there: String },
     #[error("this machine's interfaces cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
+}
+
+impl Hinted for AddressError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            AddressError::Map { .. } => {
+                Some(hint!(r"write it as sed does, 's/^c(\d\d)(\d\d)$/172.28.\1.\2/'"))
+            }
+            AddressError::NoMatch { .. } => Some(hint!("the pattern must match every host")),
+            AddressError::Network { .. } => Some(hint!("write 10.1.0.0/16")),
+            AddressError::NoInterface { .. }
+            | AddressError::NotInNetwork { .. }
+            | AddressError::Unreadable(_) => None,
+        }
+    }
 }
 
 impl HostRule {
@@ -274,7 +289,7 @@ mod tests {
     fn rules_that_cannot_be_say_why() {
         assert!(map("x/a/b/", "n").contains("does not begin with s"));
         assert!(map("s/a/b", "n").contains("three parts"));
-        assert!(map("s/(/b/", "n").starts_with("error: --host-map s/(/b/"));
+        assert!(map("s/(/b/", "n").starts_with("error: the host map s/(/b/"));
         assert!(map("s/a/b/q", "n").contains("flag 'q'"));
         assert!(map("s/^c/d/", "n1").contains("does not match host n1"));
     }

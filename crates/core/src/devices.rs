@@ -1,5 +1,7 @@
 //! GPUs as the scheduler names them: indices, `GPU-` or `MIG-` ids, in a mask variable.
 
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::variables as var;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -25,12 +27,21 @@ pub const MASKS: [&str; 5] = [
 /// A mask that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MaskError {
-    #[error("{variable}={value}: {device:?} is named twice; hint: each GPU may stand in the mask once")]
+    #[error("{variable}={value}: {device:?} is named twice")]
     Twice { variable: &'static str, value: String, device: String },
-    #[error(
-        "{variable}={value}: {found:?} is not a GPU; hint: write indices (0,1) or ids (GPU-..., MIG-...), separated by commas"
-    )]
+    #[error("{variable}={value}: {found:?} is not a GPU")]
     NotADevice { variable: &'static str, value: String, found: String },
+}
+
+impl Hinted for MaskError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            MaskError::Twice { .. } => Some(hint!("each GPU may stand in the mask once")),
+            MaskError::NotADevice { .. } => {
+                Some(hint!("write indices (0,1) or ids (GPU-..., MIG-...), separated by commas"))
+            }
+        }
+    }
 }
 
 impl Device {

@@ -5,6 +5,8 @@
 //! stage opens anything; which variables these are, the schedulers know.
 
 use crate::devices::{DeviceList, MASKS, MaskError, parse_mask};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::machine::{self, Cpus, GpuProbe};
 use crate::variables as var;
 use std::collections::BTreeMap;
@@ -48,9 +50,18 @@ pub enum EnvironError {
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error(
-        "{}:{line}: expected KEY=VALUE, found {found:?}; hint: capture it with `env > job.env`", path.display()
+        "{}:{line}: expected KEY=VALUE, found {found:?}", path.display()
     )]
     Line { path: PathBuf, line: usize, found: String },
+}
+
+impl Hinted for EnvironError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            EnvironError::Read { .. } => None,
+            EnvironError::Line { .. } => Some(hint!("capture it with `env > job.env`")),
+        }
+    }
 }
 
 impl Environ {

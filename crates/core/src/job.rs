@@ -149,7 +149,11 @@ impl Job {
         let deciders = rules.until.deciders(&roles);
         deciders.contains(&true).then(|| Job {
             deciders,
-            members: vec![MemberOutcome::default(); roles.len()],
+            members: plan
+                .members()
+                .iter()
+                .map(|member| MemberOutcome::of(member, plan.host(member)))
+                .collect(),
             alive: vec![true; roles.len()],
             listened: vec![false; roles.len()],
             finished: 0,

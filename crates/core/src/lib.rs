@@ -23,13 +23,13 @@
 //!
 //! | layer | modules | touches the world |
 //! |---|---|---|
-//! | words | `variables` `signal` `hostlist` `address` `advice` `shell` `trace` | no |
+//! | words | `hint` `variables` `signal` `hostlist` `address` `shell` `trace` | no |
 //! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
 //! | a snapshot: words | `devices` `roles` | no |
 //! | a snapshot: taken | `machine` `environ` | yes |
-//! | values | `allocation` `plan` `roster` `proxy` `framework` `check` | no |
-//! | what happened, and what to do about it | `outcome` `job` | no |
-//! | what is written about it | `events` | yes |
+//! | values | `allocation` `plan` `names` `roster` `proxy` `framework` `check` | no |
+//! | what happened, and what to do about it | `outcome` `event` `job` | no |
+//! | what is written about it | `event_log` | yes |
 //! | members find each other | `rendezvous` | yes |
 //! | servers without Python | `serve` | yes |
 //! | members are started, watched and ended | `supervise` | yes |
@@ -39,19 +39,21 @@
 //! The library never exits or panics on input, and prints nothing but what members write.
 
 pub mod address;
-mod advice;
 pub mod allocation;
 pub mod check;
 mod clock;
 pub mod devices;
 pub mod doctor;
 pub mod environ;
-pub mod events;
+pub mod event;
+mod event_log;
 pub mod framework;
+pub mod hint;
 pub mod hostlist;
 pub mod job;
 mod lane;
 pub mod machine;
+pub mod names;
 pub mod network;
 pub mod outcome;
 pub mod plan;

@@ -1,10 +1,8 @@
 //! How every member ended, what came first, and the exit code that follows.
 
-use crate::advice;
-use crate::plan::Plan;
-use crate::signal;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use crate::names::Name;
+use crate::plan::Member;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// How a member's process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,61 +54,201 @@ pub enum OwnCode {
 }
 
 /// What the job came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// All who decide have ended with 0.
     Success,
     /// The first failure, by time.
     Failed(Failure),
     /// A signal ended it.
     Interrupted(i32),
-    /// All went well, but output is lost: which.
-    OutputLost(Vec<String>),
+    /// All went well, but output is lost.
+    OutputLost,
+}
+
+/// Output that could not be written, by file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostOutput {
+    /// A file, or `standard output`; with its host, where another agent has told.
+    pub path: String,
+    /// How many bytes are lost; 0 if nobody knows.
+    pub bytes: u64,
+    /// What the system says.
+    pub why: String,
+}
+
+/// What a leader tells everyone at the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Farewell {
+    /// How the job went; the member whose failure it is, and its host.
+    Over {
+        /// What it came to.
+        verdict: Verdict,
+        /// Whose failure it is.
+        first: Option<Name>,
+        /// Where that one ran.
+        host: Option<String>,
+        /// What could not be written.
+        lost: Vec<LostOutput>,
+    },
+    /// It did not come to a job: the leader's own error.
+    Error(String),
 }
 
 /// How a job ended, as far as an agent knows: what running it returns.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// This agent has decided for all members.
-    Whole {
-        attempt: u32,
-        /// How every member ended, by rank.
-        members: Vec<MemberOutcome>,
-        verdict: Verdict,
-        /// Processes that members had left behind, and that were ended.
-        left_behind: usize,
+    Whole(Whole),
+    /// Another agent has decided.
+    Part {
+        /// The exit code that it told, or what became of this agent without it.
+        code: u8,
+        /// What it said, if it could.
+        farewell: Option<Farewell>,
     },
-    /// Another agent has decided; the exit code that it told, or what became of this agent without it.
-    Part { code: u8 },
+}
+
+/// How all members of a job ended.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Whole {
+    /// The scheduler's attempt, from 0. Every line of events has it.
+    #[serde(skip)]
+    pub attempt: u32,
+    /// How every member ended, by rank.
+    pub members: Vec<MemberOutcome>,
+    /// What it came to.
+    pub verdict: Verdict,
+    /// What could not be written.
+    pub lost: Vec<LostOutput>,
+    /// Processes that members had left behind, and that were ended.
+    pub left_behind: usize,
 }
 
 impl Outcome {
     /// The exit code that follows.
     pub fn code(&self) -> u8 {
         match self {
-            Outcome::Whole { verdict, .. } => verdict.code(),
-            Outcome::Part { code } => *code,
+            Outcome::Whole(whole) => whole.verdict.code(),
+            Outcome::Part { code, .. } => *code,
+        }
+    }
+
+    /// True if the job has succeeded.
+    pub fn is_success(&self) -> bool {
+        self.code() == 0
+    }
+
+    /// True if the exit code is one of rallypoint's own, not a member's.
+    pub fn is_own_code(&self) -> bool {
+        match self {
+            Outcome::Whole(whole) => whole.verdict.is_own_code(),
+            Outcome::Part { farewell: Some(Farewell::Over { verdict, .. }), .. } => verdict.is_own_code(),
+            Outcome::Part { code, .. } => *code != 0,
+        }
+    }
+
+    /// Processes that members had left behind, as far as this agent knows.
+    pub fn left_behind(&self) -> usize {
+        match self {
+            Outcome::Whole(whole) => whole.left_behind,
+            Outcome::Part { .. } => 0,
         }
     }
 }
 
+impl Whole {
+    /// The member that has failed first, with how.
+    pub fn first_failure(&self) -> Option<(&MemberOutcome, &Failure)> {
+        match &self.verdict {
+            Verdict::Failed(failure) => Some((self.members.get(failure.rank as usize)?, failure)),
+            Verdict::Success | Verdict::Interrupted(_) | Verdict::OutputLost => None,
+        }
+    }
+
+    /// What everyone is told.
+    pub fn farewell(&self) -> Farewell {
+        let first = self.first_failure().map(|(member, _)| member);
+        Farewell::Over {
+            verdict: self.verdict.clone(),
+            first: first.map(|member| member.member.clone()),
+            host: first.and_then(|member| member.host.clone()),
+            lost: self.lost.clone(),
+        }
+    }
+}
+
+/// With the exit code and whose it is, for those who read no more, and without the attempt, which every line has.
+impl Serialize for Whole {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            code: u8,
+            from: &'static str,
+            verdict: &'a Verdict,
+            members: &'a [MemberOutcome],
+            lost: &'a [LostOutput],
+            left_behind: usize,
+        }
+        Shown {
+            code: self.verdict.code(),
+            from: if self.verdict.is_own_code() { "rallypoint" } else { "member" },
+            verdict: &self.verdict,
+            members: &self.members,
+            lost: &self.lost,
+            left_behind: self.left_behind,
+        }
+        .serialize(serializer)
+    }
+}
+
 /// The first failure and what may explain it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
+    /// Whose it is.
     pub rank: u32,
+    /// Its process, if it had one.
     pub pid: Option<u32>,
+    /// How it ended.
     pub ended: Ended,
 }
 
-/// One member's row in the closing table.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// How one member ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemberOutcome {
+    /// Who.
+    #[serde(flatten)]
+    pub member: Name,
+    /// Where, if that is known.
+    pub host: Option<String>,
+    /// Its last process, if it had one.
     pub pid: Option<u32>,
+    /// How it ended; nothing if it was never started.
     pub ended: Option<Ended>,
     /// rallypoint asked it to end.
     pub stopped: bool,
     /// It was a server without Python.
     pub served: bool,
+    /// How often it was started again.
     pub restarts: u32,
+}
+
+impl MemberOutcome {
+    /// One that is about to start.
+    pub fn of(member: &Member, host: Option<&str>) -> MemberOutcome {
+        MemberOutcome {
+            member: Name::of(member),
+            host: host.map(str::to_owned),
+            pid: None,
+            ended: None,
+            stopped: false,
+            served: false,
+            restarts: 0,
+        }
+    }
 }
 
 impl End {
@@ -126,17 +264,6 @@ impl End {
             End::NotStarted(_) => OwnCode::NotStarted.code(),
             End::AgentFailed { code, .. } => *code,
             End::Lost(_) => OwnCode::MemberLost.code(),
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Exited(code) => write!(f, "exit code {code}"),
-            End::Killed(signal) => write!(f, "killed by {}", signal::name(*signal)),
-            End::NotStarted(why) | End::AgentFailed { why, .. } => write!(f, "not started: {why}"),
-            End::Lost(why) => write!(f, "lost: {why}"),
         }
     }
 }
@@ -163,22 +290,6 @@ impl OwnCode {
             OwnCode::OutputLost => 199,
         }
     }
-
-    pub fn meaning(self) -> &'static str {
-        match self {
-            OwnCode::MeetingFailed => "`run`: the members did not all meet in time, or one was refused",
-            OwnCode::LeaderLost => "`run`: the leader was lost; this member was stopped",
-            OwnCode::MemberLost => "`run`: another member's agent was lost",
-            OwnCode::Interrupted => "`run`: ended by a signal to rallypoint, Ctrl-C included",
-            OwnCode::NotStarted => {
-                "`run`, `serve`: a member's program or TensorFlow's server could not be started, or its port could not be had"
-            }
-            OwnCode::AgentLost => "`run`: the agent itself was killed; its members were ended",
-            OwnCode::OutputLost => {
-                "`run`: all members succeeded, but output could not be written; `--log-errors ignore` makes it 0"
-            }
-        }
-    }
 }
 
 impl Verdict {
@@ -187,7 +298,7 @@ impl Verdict {
             Verdict::Success => 0,
             Verdict::Failed(failure) => failure.ended.end.code(),
             Verdict::Interrupted(_) => OwnCode::Interrupted.code(),
-            Verdict::OutputLost(_) => OwnCode::OutputLost.code(),
+            Verdict::OutputLost => OwnCode::OutputLost.code(),
         }
     }
 
@@ -196,55 +307,7 @@ impl Verdict {
         match self {
             Verdict::Success => false,
             Verdict::Failed(failure) => !matches!(failure.ended.end, End::Exited(_) | End::Killed(_)),
-            Verdict::Interrupted(_) | Verdict::OutputLost(_) => true,
-        }
-    }
-
-    /// `exit code 3, of worker 1`, or `exit code 196, rallypoint's own`: which of the two a script has seen.
-    fn code_line(&self, plan: &Plan) -> Option<String> {
-        let code = self.code();
-        match self {
-            Verdict::Success => None,
-            Verdict::Failed(failure) if !self.is_own_code() => {
-                let member = &plan.members()[failure.rank as usize];
-                Some(format!("the job ends with exit code {code}, that of {member}"))
-            }
-            _ => Some(format!("the job ends with exit code {code}, one of rallypoint's own")),
-        }
-    }
-
-    /// First failure first: a line that says who and how, then what may explain it.
-    pub fn lines(&self, plan: &Plan) -> Vec<String> {
-        let mut lines = self.reasons(plan);
-        lines.extend(self.code_line(plan));
-        lines
-    }
-
-    fn reasons(&self, plan: &Plan) -> Vec<String> {
-        match self {
-            Verdict::Success => Vec::new(),
-            Verdict::OutputLost(lost) => {
-                let hint = "the members succeeded, but not all output, log files and events were kept; --log-errors ignore ends such a job with 0";
-                lost.iter().cloned().chain([hint.to_owned()]).collect()
-            }
-            Verdict::Interrupted(number) => vec![format!("interrupted by {}", signal::name(*number))],
-            Verdict::Failed(failure) => {
-                let member = &plan.members()[failure.rank as usize];
-                let host = plan.host(member).map(|host| format!(" on {host}")).unwrap_or_default();
-                let pid = failure.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
-                let mut lines = vec![format!("first failure: {}{host}{pid}: {}", member, failure.ended.end)];
-                if let Some(reason) = &failure.ended.reason {
-                    lines.push(format!("  its reason: {reason}"));
-                }
-                if !failure.ended.tail.is_empty() {
-                    lines.push("  its last lines on stderr:".to_owned());
-                    lines.extend(failure.ended.tail.iter().map(|line| format!("  | {line}")));
-                }
-                if let Some(advice) = advice::for_last_lines(&failure.ended.tail) {
-                    lines.push(format!("  hint: {advice}"));
-                }
-                lines
-            }
+            Verdict::Interrupted(_) | Verdict::OutputLost => true,
         }
     }
 }

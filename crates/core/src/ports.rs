@@ -5,6 +5,8 @@
 //! letting the child bind beside the holder by `SO_REUSEADDR`, set on the holder only while the child
 //! starts, is the default, since any server that sets that option itself can take it over.
 
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::network::{self, Sharing};
 use crate::trace::OrLog;
 use rustix::net::{SocketFlags, getsockname, sockopt};
@@ -42,19 +44,30 @@ pub enum PortChoice {
 
 #[derive(Debug, Error)]
 pub enum PortError {
-    #[error(
-        "port {port} cannot be had: {source}; hint: another process has it; leave --port-base out for a free one"
-    )]
+    #[error("port {port} cannot be had: {source}")]
     Taken { port: u16, source: io::Error },
     #[error(
-        "--port-base {base}: member {local_rank} of its host, counted from 0, would have port {}, and 65535 is the last one; hint: choose a lower base",
+        "port base {base}: member {local_rank} of its host, counted from 0, would have port {}, and 65535 is the last one",
         u64::from(*base) + u64::from(*local_rank)
     )]
     BeyondTheLast { base: u16, local_rank: u32 },
-    #[error("no port of {}-{} is free; hint: widen --port-range", range.start(), range.end())]
+    #[error("no port of {}-{} is free", range.start(), range.end())]
     NoneFree { range: RangeInclusive<u16> },
     #[error("no port can be had: {0}")]
     None(io::Error),
+}
+
+impl Hinted for PortError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            PortError::Taken { .. } => {
+                Some(hint!("another process has it; leave ", Setting::PortBase, " out for a free one"))
+            }
+            PortError::BeyondTheLast { .. } => Some(hint!("choose a lower base")),
+            PortError::NoneFree { .. } => Some(hint!("widen ", Setting::PortRange)),
+            PortError::None(_) => None,
+        }
+    }
 }
 
 /// A bound socket that keeps its port.
@@ -247,7 +260,7 @@ mod tests {
         assert!(HeldPort::take(&only, 5, HandOver::ReuseAddr).is_ok());
         let beyond =
             HeldPort::take(&PortChoice::Base(65535), 1, HandOver::ReuseAddr).unwrap_err().to_string();
-        assert!(beyond.contains("--port-base 65535: member 1") && beyond.contains("port 65536"), "{beyond}");
+        assert!(beyond.contains("port base 65535: member 1") && beyond.contains("port 65536"), "{beyond}");
         assert!(!beyond.contains("another process"), "{beyond}");
     }
 

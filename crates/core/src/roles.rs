@@ -1,6 +1,8 @@
 //! Roles: what the user asks for, dealt over the ranks.
 
-use serde::{Serialize, Serializer};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -56,25 +58,39 @@ pub struct RoleList {
 /// Asked-for roles that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RoleError {
-    #[error("role {found:?} is not a name; hint: use letters, digits, - and _, as in ps,worker*3")]
+    #[error("role {found:?} is not a name")]
     Name { found: String },
-    #[error("role entry {found:?} has no count behind the *; hint: write worker*3")]
+    #[error("role entry {found:?} has no count behind the *")]
     Count { found: String },
-    #[error("the list of roles is empty; hint: write one role per rank, as in ps,worker*3")]
+    #[error("the list of roles is empty")]
     Empty,
     #[error(
-        "{asked} members asked for ({what}), but the allocation has {there} task{}; hint: {hint}",
+        "{asked} members asked for ({what}), but the allocation has {there} task{}",
         if *there == 1 { "" } else { "s" }
     )]
-    DoesNotFit { asked: u64, there: u32, what: String, hint: &'static str },
-    #[error("no member asked for; hint: give at least --workers 1")]
+    DoesNotFit { asked: u64, there: u32, what: String, hint: Hint },
+    #[error("no member asked for")]
     Nobody,
     #[error("{asked} members are more than {MAX_MEMBERS}")]
     TooMany { asked: u64 },
-    #[error(
-        "--place spread needs to know every member's host, and {reason}; hint: leave it out, or name each rank's role with --roles"
-    )]
+    #[error("spreading parameter servers needs to know every member's host, and {reason}")]
     SpreadUnplaced { reason: String },
+}
+
+impl Hinted for RoleError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            RoleError::Name { .. } => Some(hint!("use letters, digits, - and _, as in ps,worker*3")),
+            RoleError::Count { .. } => Some(hint!("write worker*3")),
+            RoleError::Empty => Some(hint!("write one role per rank, as in ps,worker*3")),
+            RoleError::DoesNotFit { hint, .. } => Some(hint.clone()),
+            RoleError::Nobody => Some(hint!("give at least ", Setting::Workers.with("1"))),
+            RoleError::TooMany { .. } => None,
+            RoleError::SpreadUnplaced { .. } => {
+                Some(hint!("leave ", Setting::Place, " out, or name each rank's role with ", Setting::Roles))
+            }
+        }
+    }
 }
 
 /// More members than this on one plan is a typing mistake.
@@ -119,6 +135,12 @@ impl FromStr for Role {
 impl Serialize for Role {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Role {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -235,7 +257,7 @@ impl RoleRequest {
 
     fn does_not_fit(&self, asked: u64, there: u32) -> RoleError {
         let (what, hint) = match self {
-            RoleRequest::List(list) => (list.text.clone(), "name one role per task"),
+            RoleRequest::List(list) => (list.text.clone(), hint!("name one role per task")),
             RoleRequest::Counts { chief, evaluator, ps, workers, .. } => {
                 let mut parts = Vec::new();
                 for (wanted, name) in [(*chief, "1 chief"), (*evaluator, "1 evaluator")] {
@@ -249,9 +271,10 @@ impl RoleRequest {
                 if let Workers::Count(workers) = workers {
                     parts.push(format!("{workers} workers"));
                 }
+                let rest = Setting::Workers.with("rest");
                 (
                     parts.join(" + "),
-                    "use --workers rest for all the others, or ask for another number of tasks",
+                    hint!("use ", rest, " for all the others, or ask for another number of tasks"),
                 )
             }
         };
@@ -297,7 +320,7 @@ mod tests {
                 .flat_map(|(role, count)| std::iter::repeat_n(role.as_str(), *count as usize))
                 .collect::<Vec<_>>()
                 .join(","),
-            Err(error) => error.to_string(),
+            Err(error) => hint::in_full(&error),
         }
     }
 

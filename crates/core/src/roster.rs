@@ -3,6 +3,8 @@
 //! Made here from static ports, without any network.
 
 use crate::address::{AddressError, HostRule, endpoint};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::plan::{Member, Plan};
 use crate::variables as var;
 use std::net::IpAddr;
@@ -45,24 +47,45 @@ pub const DEFAULT_PORT_BASE: u16 = 8888;
 #[derive(Debug, Error)]
 pub enum RosterError {
     #[error(
-        "the host of {missing} of {world} members is not known ({first} is the first), so their addresses are not; hint: {scheduler} does not tell where they are; `rallypoint run` lets them meet and tell"
+        "the host of {missing} of {world} members is not known ({first} is the first), so their addresses are not"
     )]
     HostUnknown { missing: usize, world: u32, first: String, scheduler: &'static str },
-    #[error("port {base}+{local_rank} for {member} is beyond 65535; hint: lower --port-base")]
+    #[error("port {base}+{local_rank} for {member} is beyond 65535")]
     PortRange { base: u16, local_rank: u32, member: String },
     #[error(
-        "{variable} reserves {there} ports, but {member} is number {local_rank} on its host; hint: srun --resv-ports={needed}, or use --port-base",
-        variable = var::SLURM_STEP_RESV_PORTS, needed = local_rank + 1
+        "{variable} reserves {there} ports, but {member} is number {local_rank} on its host",
+        variable = var::SLURM_STEP_RESV_PORTS
     )]
     TooFewReserved { there: usize, member: String, local_rank: u32 },
-    #[error(
-        "--interface and --network tell this machine's address alone, and there are {hosts} hosts; hint: use --host-suffix or --host-map, or `rallypoint run`, where each member tells its own"
-    )]
+    #[error("an interface or a network tells this machine's address alone, and there are {hosts} hosts")]
     OtherHosts { hosts: usize },
     #[error("{there} endpoints were told for {world} members")]
     Endpoints { there: usize, world: u32 },
     #[error(transparent)]
     Address(#[from] AddressError),
+}
+
+impl Hinted for RosterError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            RosterError::HostUnknown { scheduler, .. } => Some(hint!(format!(
+                "{scheduler} does not tell where they are; `rallypoint run` lets them meet and tell"
+            ))),
+            RosterError::PortRange { .. } => Some(hint!("lower ", Setting::PortBase)),
+            RosterError::TooFewReserved { local_rank, .. } => {
+                Some(hint!(format!("srun --resv-ports={}, or use ", local_rank + 1), Setting::PortBase))
+            }
+            RosterError::OtherHosts { .. } => Some(hint!(
+                "use ",
+                Setting::HostSuffix,
+                " or ",
+                Setting::HostMap,
+                ", or `rallypoint run`, where each member tells its own"
+            )),
+            RosterError::Endpoints { .. } => None,
+            RosterError::Address(error) => error.hint(),
+        }
+    }
 }
 
 impl Roster {

@@ -36,12 +36,6 @@ pub fn name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// What is said of a signal that asks the job to end: the first lets it stop, any other kills it.
-pub(crate) fn told(signal: i32, again: bool) -> String {
-    let what = if again { "came again: killing" } else { "came: stopping" };
-    format!("{} {what}", name(signal))
-}
-
 /// True if a signal asks the job to end; the others are only passed on to the members.
 pub fn ends_the_job(signal: i32) -> bool {
     !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGTSTP | libc::SIGCONT)

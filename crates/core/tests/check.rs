@@ -146,7 +146,7 @@ fn texts_that_are_no_tf_config() {
         (r#"{"cluster": {}, "task": {"type": "ps", "index": -1}}"#, "task.index"),
         (r#"{"cluster": {}}"#, "task.type"),
     ] {
-        let error = ConfigFile::parse("f.json", text).unwrap_err().to_string();
+        let error = rallypoint::hint::in_full(&ConfigFile::parse("f.json", text).unwrap_err());
         assert!(error.starts_with("f.json: ") && error.contains(word), "{error}");
         assert!(error.contains("hint: "), "{error}");
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use rallypoint::hint;
 use rallypoint::hostlist::{HostList, Order};
 
 /// `input TAB output TAB rc=0 TAB stderr`; long outputs are shortened to `first,...,last (count)`.
@@ -94,7 +95,7 @@ fn counts_without_expanding() {
 
 #[test]
 fn errors_show_the_place() {
-    let message = |text: &str| text.parse::<HostList>().unwrap_err().to_string();
+    let message = |text: &str| hint::in_full(&text.parse::<HostList>().unwrap_err());
     insta::assert_snapshot!(message("n[1-"), @r"
     bad host list at character 2: this bracket is never closed
       n[1-

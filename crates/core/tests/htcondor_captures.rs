@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use rallypoint::allocation::{Allocation, IndependentRestarts};
+use rallypoint::hint::Hinted;
 
 use rallypoint::environ::{Environ, MovedFiles};
 use rallypoint::roles::RoleRequest;
@@ -69,10 +70,9 @@ fn a_list_of_hosts_that_has_me_elsewhere_is_not_believed() {
 #[test]
 fn without_the_job_ad_the_error_says_how_to_give_it() {
     let error = scheduler::allocation(&environ("vanilla_nogpu_condor25"), On::Auto, &RoleRequest::default())
-        .unwrap_err()
-        .to_string();
-    assert!(error.starts_with("_CONDOR_JOB_AD=/var/lib/condor/"), "{error}");
-    assert!(error.contains("--job-ad"), "{error}");
+        .unwrap_err();
+    assert!(error.to_string().starts_with("_CONDOR_JOB_AD=/var/lib/condor/"), "{error}");
+    assert!(error.hint().unwrap().typed().ends_with("give the ad with --job-ad FILE"), "{:?}", error.hint());
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! The core's errors as the exceptions of `rallypoint.errors`, with the same texts and hints.
+//! The core's errors as the exceptions of `rallypoint.errors`, with hints that name Python's keywords.
 
+use crate::spelling::keyword;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use rallypoint::address::AddressError;
+use rallypoint::hint::{Hinted, Setting};
 use rallypoint::hostlist::{FoldError, HostListError};
 use rallypoint::plan::PlanError;
 use rallypoint::ports::PortError;
@@ -12,21 +15,37 @@ use rallypoint::scheduler::slurm::CountsError;
 use rallypoint::scheduler::{AllocationError, PlaceError};
 
 /// An error that has its class in `rallypoint.errors`.
-pub(crate) trait Raise: std::fmt::Display {
+pub(crate) trait Raise: Hinted + Sized {
     fn class(&self) -> &'static str;
 
     fn raise(&self, py: Python<'_>) -> PyErr {
-        raise(py, self.class(), self.to_string())
+        self.raise_spelled(py, keyword)
+    }
+
+    /// With a hint whose settings `spell` names.
+    fn raise_spelled(&self, py: Python<'_>, spell: fn(Setting, Option<&str>) -> String) -> PyErr {
+        let hint = self.hint().map(|hint| hint.spelled(spell));
+        raise(py, self.class(), &self.to_string(), hint.as_deref())
     }
 }
 
-/// The exception of this name, with this text.
-pub(crate) fn raise(py: Python<'_>, class: &str, text: String) -> PyErr {
-    let exception = py.import("rallypoint.errors").and_then(|module| module.getattr(class)?.call1((text,)));
-    match exception {
+/// The exception of this name, with this problem and hint.
+pub(crate) fn raise(py: Python<'_>, class: &str, problem: &str, hint: Option<&str>) -> PyErr {
+    match exception(py, class, problem, hint) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
+}
+
+fn exception<'py>(
+    py: Python<'py>,
+    class: &str,
+    problem: &str,
+    hint: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let keywords = PyDict::new(py);
+    keywords.set_item("hint", hint)?;
+    py.import("rallypoint.errors")?.getattr(class)?.call((problem,), Some(&keywords))
 }
 
 impl Raise for AllocationError {

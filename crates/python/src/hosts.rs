@@ -164,7 +164,8 @@ pub(crate) fn choice(
         (Some(_), Some(_)) => Err(crate::errors::raise(
             py,
             "AddressError",
-            "interface and network are both given; hint: one of them is enough".to_owned(),
+            "interface and network are both given",
+            Some("one of them is enough"),
         )),
         (Some(interface), None) => Ok(Some(Choice::Interface(interface))),
         (None, Some(network)) => {

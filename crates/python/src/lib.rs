@@ -6,6 +6,7 @@ mod hosts;
 mod meeting;
 mod plan;
 mod ports;
+mod spelling;
 
 use pyo3::prelude::*;
 

@@ -3,13 +3,15 @@
 use crate::errors::Raise;
 use crate::plan::Plan;
 use crate::ports::port_choice;
-use pyo3::exceptions::PyException;
+use crate::spelling::keyword;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use rallypoint::ports::{HandOver, HeldPort};
 use rallypoint::rendezvous::message::Seat;
-use rallypoint::rendezvous::{Exchanged, Meeting, exchange, settle};
+use rallypoint::rendezvous::{Exchanged, JoinRequest, Meeting, WayToMeet, exchange, settle};
 use rallypoint::roster::{Addressing, Endpoint, Roster};
 use rallypoint::scheduler::{Place, PlaceError, PlaceRequest, place};
+use rallypoint_english::English;
 use std::sync::Mutex;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -32,40 +34,58 @@ pub(crate) struct Ask<'a> {
 }
 
 pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roster, HeldPort)> {
-    let timeout = Duration::try_from_secs_f64(ask.timeout)
-        .map_err(|_| pyo3::exceptions::PyValueError::new_err(format!("timeout={}: no time", ask.timeout)))?;
     let ports = port_choice(ask.port_base, ask.port_range)?;
-    if let Some(rank) = ask.rank.filter(|&rank| rank >= plan.plan.world()) {
-        let text = format!("rank={rank}: expected 0 to {}", plan.plan.world() - 1);
-        return Err(pyo3::exceptions::PyValueError::new_err(text));
-    }
-    let request =
-        PlaceRequest { meet: Some(ask.way.to_owned()), rank: ask.rank, job: ask.job.clone(), timeout };
+    let request = place_request(plan, &ask)?;
     let (way, meeting) = match find_place(py, &request, plan)?.map_err(|error| error.raise(py))? {
         Some(Place { way, meeting }) => (Some(way), meeting),
         None if plan.plan.world() == 1 => {
-            (None, Meeting { rank: Some(0), key: None, timeout, job: request.job.clone() })
+            (None, Meeting { rank: Some(0), key: None, timeout: request.timeout, job: request.job })
         }
         None => {
-            let text = "no place to meet is known here; hint: give a directory to meet in";
-            return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+            let (problem, hint) = ("no place to meet is known here", "give a directory to meet in");
+            return Err(crate::errors::raise(py, "MeetingError", problem, Some(hint)));
         }
     };
     let port = meeting.hold_port(&plan.plan, &ports, HandOver::ReuseAddr).map_err(|error| error.raise(py))?;
     let join_request = meeting
         .join_request(&plan.plan, plan.environ.hostname.as_deref(), &ask.addressing, port.port(), REJOIN)
         .map_err(|error| error.raise(py))?;
-    let Some(way) = way else {
-        // Alone: nobody has to be asked.
-        let address = match (join_request.offer.chosen, join_request.offer.addresses.into_iter().next()) {
-            (true, Some(address)) => address,
-            _ => "127.0.0.1".to_owned(),
-        };
-        let endpoint = Endpoint { address, port: port.port() };
-        let members = vec![Seat { host: join_request.offer.host, machine: 0, endpoint }];
-        return Ok((settled(py, plan, 0, members)?, port));
+    let Exchanged { rank, members } = match way {
+        Some(way) => exchanged(py, plan, way, join_request, ask.say.as_ref())?,
+        None => alone(join_request, port.port()),
     };
-    // What Python raised meanwhile, to be raised again at the end: a Ctrl-C, say.
+    Ok((settled(py, plan, rank, members)?, port))
+}
+
+/// What was asked for, if it can be.
+fn place_request(plan: &Plan, ask: &Ask<'_>) -> PyResult<PlaceRequest> {
+    let timeout = Duration::try_from_secs_f64(ask.timeout)
+        .map_err(|_| PyValueError::new_err(format!("timeout={}: no time", ask.timeout)))?;
+    if let Some(rank) = ask.rank.filter(|&rank| rank >= plan.plan.world()) {
+        let text = format!("rank={rank}: expected 0 to {}", plan.plan.world() - 1);
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(PlaceRequest { meet: Some(ask.way.to_owned()), rank: ask.rank, job: ask.job.clone(), timeout })
+}
+
+/// The only member: nobody has to be asked.
+fn alone(JoinRequest { offer, .. }: JoinRequest, port: u16) -> Exchanged {
+    let address = match (offer.chosen, offer.addresses.into_iter().next()) {
+        (true, Some(address)) => address,
+        _ => "127.0.0.1".to_owned(),
+    };
+    let endpoint = Endpoint { address, port };
+    Exchanged { rank: 0, members: vec![Seat { host: offer.host, machine: 0, endpoint }] }
+}
+
+/// Meets the others, without the GIL. What Python raises meanwhile ends it: a Ctrl-C, say.
+fn exchanged(
+    py: Python<'_>,
+    plan: &Plan,
+    way: WayToMeet,
+    join_request: JoinRequest,
+    say: Option<&Py<PyAny>>,
+) -> PyResult<Exchanged> {
     let raised: Mutex<Option<PyErr>> = Mutex::new(None);
     let met = py.detach(|| {
         let keep = |error: PyErr| {
@@ -75,8 +95,9 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
             }
             text
         };
-        let mut say = |line: String| {
-            let Some(say) = &ask.say else { return };
+        let english = English::new(keyword);
+        let mut tell = |line: String| {
+            let Some(say) = say else { return };
             Python::attach(|py| match say.call1(py, (line,)) {
                 Ok(_) => {}
                 // A listener that fails does not end the wait, but it is told.
@@ -86,17 +107,17 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
                 Err(error) => _ = keep(error),
             });
         };
+        let mut say = |event| english.lines(&event).into_iter().for_each(&mut tell);
         let mut go_on = || match raised.lock().is_ok_and(|raised| raised.is_some()) {
             true => Err("interrupted".to_owned()),
             false => Python::attach(|py| py.check_signals().map_err(keep)),
         };
         exchange(way, join_request, &plan.plan, &mut say, &mut go_on)
     });
-    if let Ok(Some(raised)) = raised.into_inner() {
-        return Err(raised);
+    match raised.into_inner() {
+        Ok(Some(raised)) => Err(raised),
+        _ => met.map_err(|error| error.raise(py)),
     }
-    let Exchanged { rank, members } = met.map_err(|error| error.raise(py))?;
-    Ok((settled(py, plan, rank, members)?, port))
 }
 
 /// Looks for the place on a thread of its own: names, file servers and submit hosts may take long to answer, and Ctrl-C
@@ -118,7 +139,7 @@ fn find_place(
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
                 let text = "the place to meet was not looked for to the end";
-                return Err(crate::errors::raise(py, "MeetingError", text.to_owned()));
+                return Err(crate::errors::raise(py, "MeetingError", text, None));
             }
         }
     }

@@ -209,10 +209,7 @@ impl Roster {
         let plan = self.roster.plan();
         match rank.or(plan.me()).and_then(|rank| plan.member(rank)) {
             Some(member) => Ok(tensorflow::tf_config(&self.roster, member)),
-            None => {
-                let text = "which member is this? hint: give a rank".to_owned();
-                Err(raise(py, "RosterError", text))
-            }
+            None => Err(raise(py, "RosterError", "which member is this?", Some("give a rank"))),
         }
     }
 

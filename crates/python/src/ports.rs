@@ -1,6 +1,7 @@
 //! Held ports.
 
 use crate::errors::Raise;
+use crate::spelling::keyword_of_hold_port;
 use pyo3::prelude::*;
 use rallypoint::ports::{self, HandOver, PortChoice};
 use std::sync::Mutex;
@@ -79,7 +80,9 @@ impl HeldPort {
 #[pyo3(signature = (range = None, *, port = None))]
 pub(crate) fn hold_port(py: Python<'_>, range: Option<(u16, u16)>, port: Option<u16>) -> PyResult<HeldPort> {
     let choice = port_choice(port, range)?;
-    ports::HeldPort::take(&choice, 0, HandOver::ReuseAddr).map(HeldPort::new).map_err(|error| error.raise(py))
+    ports::HeldPort::take(&choice, 0, HandOver::ReuseAddr)
+        .map(HeldPort::new)
+        .map_err(|error| error.raise_spelled(py, keyword_of_hold_port))
 }
 
 /// A port, a range of ports, or any.

@@ -122,7 +122,7 @@ class ClusterResolver(Resolver):
     def _settle(self, roster: Roster) -> None:
         me = roster.me
         if me is None:
-            raise AllocationError("no variable tells which member this is; hint: start it with srun")
+            raise AllocationError("no variable tells which member this is", hint="start it with srun")
         self._cluster_allocation = roster.cluster()
         self.task_type, self.task_id, self._own_gpus = me.role, me.index, me.devices
 
@@ -156,7 +156,7 @@ def own_meeting_place() -> str:
     folder.mkdir(mode=0o700, exist_ok=True)
     owner = folder.lstat().st_uid
     if folder.is_symlink() or owner != os.getuid():
-        raise MeetingError(f"{folder} belongs to user {owner}; hint: give meet=DIR, a folder of your own")
+        raise MeetingError(f"{folder} belongs to user {owner}", hint="give meet=DIR, a folder of your own")
     return str(folder)
 
 

@@ -20,7 +20,7 @@ def expand_hostlist(hostlist: str) -> List[str]:
         # A comma at the end is no name.
         return _rallypoint.expand_hostlist(hostlist.rstrip(","))
     except HostListError as error:
-        raise HostListError(f'Invalid hostlist format "{hostlist}": {error}') from error
+        raise HostListError(f'Invalid hostlist format "{hostlist}": {error.problem}', hint=error.hint) from error
 
 
 def expand_tasks_per_node(tasks_per_node: str) -> List[int]:
@@ -28,7 +28,9 @@ def expand_tasks_per_node(tasks_per_node: str) -> List[int]:
     try:
         return _rallypoint.expand_counts(tasks_per_node)
     except HostListError as error:
-        raise HostListError(f'Invalid tasks-per-node list format "{tasks_per_node}": {error}') from error
+        raise HostListError(
+            f'Invalid tasks-per-node list format "{tasks_per_node}": {error.problem}', hint=error.hint
+        ) from error
 
 
 def get_num_gpus() -> int:
@@ -76,7 +78,7 @@ class SlurmClusterResolver(Resolver):
         self._share_gpus(step, local_rank, most, gpus_per_node, gpus_per_task)
 
         if not 0 < port_base <= 65536 - most:
-            raise PortError(f"port {port_base + most - 1} is beyond 65535; hint: lower port_base")
+            raise PortError(f"port {port_base + most - 1} is beyond 65535", hint="lower port_base=")
         self._cluster_allocation = {}
         self.task_type = self.task_id = None
         first = 0
@@ -169,8 +171,8 @@ class SlurmClusterResolver(Resolver):
                     return step
                 if not given:
                     raise AllocationError(
-                        "the step's variables do not tell which host each rank is on; hint: let the members meet, "
-                        "with rallypoint.tensorflow.ClusterResolver or `rallypoint run`"
+                        "the step's variables do not tell which host each rank is on",
+                        hint="let the members meet, with rallypoint.tensorflow.ClusterResolver or `rallypoint run`",
                     )
         # Told by the user or a subclass: one host after the other, and what Slurm says of its layout is not asked.
         return _rallypoint.slurm_step(_without_step(environ), self._rank, hosts, counts, probe)
@@ -225,7 +227,7 @@ def _variable(name: str) -> str:
         return os.environ[name]
     except KeyError:
         raise MissingVariable(
-            f"{name} not found in environment. Not running inside a SLURM step? hint: start it with srun"
+            f"{name} not found in environment. Not running inside a SLURM step?", hint="start it with srun"
         ) from None
 
 
@@ -259,8 +261,8 @@ def _hold_own_port(host: str, port: int) -> Optional[_rallypoint.HeldPort]:
             if _listens_itself(port):
                 return None
             raise PortError(
-                f"port {port} of this host is somebody else's: {error}; hint: choose another port_base, or take "
-                "rallypoint.tensorflow.ClusterResolver, which finds free ports"
+                f"port {port} of this host is somebody else's: {error.problem}",
+                hint="choose another port_base=, or take rallypoint.tensorflow.ClusterResolver, which finds free ports",
             ) from error
         # From here on TensorFlow's server can listen there; a port given out by the system it is not.
         held.hand_over()

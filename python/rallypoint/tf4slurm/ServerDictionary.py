@@ -64,9 +64,9 @@ def GetServerDictionary(
     try:
         plan = resolve(roles, on="slurm")
     except AllocationError as error:
-        raise MissingVariable(str(error)) from error
+        raise MissingVariable(error.problem, hint=error.hint) from error
     if plan.me is None:
-        raise MissingVariable("SLURM_PROCID of a step is not set; hint: start it with srun")
+        raise MissingVariable("SLURM_PROCID of a step is not set", hint="start it with srun")
     roster: Roster
     if plan.ports is not None and interface is None and meet is None:
         roster = plan.static_roster(host_suffix=host_suffix, host_map=host_map)
@@ -101,8 +101,8 @@ def infiniband_interface() -> str:
         except OSError:
             continue
     raise AddressError(
-        f"no interface of this machine is InfiniBand; there are {', '.join(names) or 'none'}; hint: give interface, "
-        f"host_suffix or host_map, set {IB_SUFFIX} or {IB_MAP} to the site's rule, or InfiniBand=False"
+        f"no interface of this machine is InfiniBand; there are {', '.join(names) or 'none'}",
+        hint=f"give interface, host_suffix or host_map, set {IB_SUFFIX} or {IB_MAP} to the site's rule, or InfiniBand=False",
     )
 
 

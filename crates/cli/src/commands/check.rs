@@ -5,6 +5,7 @@ use crate::args::{CheckArgs, StrategyArg};
 use crate::exit::{Exit, Failure};
 use crate::printable::printable;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
+use rallypoint::hint::{Hint, Hinted};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,6 +16,12 @@ use thiserror::Error;
 struct Unreadable {
     file: PathBuf,
     source: std::io::Error,
+}
+
+impl Hinted for Unreadable {
+    fn hint(&self) -> Option<Hint> {
+        None
+    }
 }
 
 #[derive(Serialize)]

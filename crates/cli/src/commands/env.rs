@@ -5,6 +5,8 @@ use crate::args::{EnvArgs, EnvFormat};
 use crate::exit::{Exit, Failure};
 use crate::settings;
 use rallypoint::framework::{Extras, child_env, server_def, tensorflow};
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted, Setting};
 use rallypoint::plan::{Member, Plan};
 use rallypoint::roster::{Roster, StaticPorts};
 use std::path::{Path, PathBuf};
@@ -12,10 +14,25 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 enum WhichMember {
-    #[error("this environment does not tell which of the {world} members is meant; hint: give --rank 0 to --rank {last}, or start it with srun", last = world - 1)]
+    #[error("this environment does not tell which of the {world} members is meant")]
     Untold { world: u32 },
-    #[error("--rank {rank} does not exist; there are {world} members; hint: ranks go from 0 to {last}", last = world - 1)]
+    #[error("rank {rank} does not exist; there are {world} members")]
     Outside { rank: u32, world: u32 },
+}
+
+impl Hinted for WhichMember {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            WhichMember::Untold { world } => Some(hint!(
+                "give ",
+                Setting::Rank.with("0"),
+                " to ",
+                Setting::Rank.with((world - 1).to_string()),
+                ", or start it with srun"
+            )),
+            WhichMember::Outside { world, .. } => Some(hint!(format!("ranks go from 0 to {}", world - 1))),
+        }
+    }
 }
 
 #[derive(Debug, Error)]
@@ -23,6 +40,12 @@ enum WhichMember {
 struct Unwritable {
     path: PathBuf,
     source: std::io::Error,
+}
+
+impl Hinted for Unwritable {
+    fn hint(&self) -> Option<Hint> {
+        None
+    }
 }
 
 pub(super) fn run(args: &EnvArgs) -> Result<Exit, Failure> {

@@ -1,6 +1,7 @@
 //! `rallypoint run`
 
 use crate::args::{EndingArgs, HandOverArg, LogErrorsArg, OutputArgs, RunArgs, Switch, UntilArg};
+use crate::caller;
 use crate::exit::error_text;
 use crate::exit::{Exit, Failure, complaint, say};
 use crate::here::{Here, look_up};
@@ -12,11 +13,13 @@ use crate::talk::{Loudness, Talk};
 use crate::voice;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted};
 use rallypoint::job::{Job, Rules, Until};
 use rallypoint::network;
 use rallypoint::plan::Plan;
 use rallypoint::ports::{HandOver, PortChoice};
-use rallypoint::process::check_descriptors;
+use rallypoint::process::{check_descriptors, close_for_children};
 use rallypoint::roles::{Role, RoleRequest};
 use rallypoint::scheduler::{self, On, Place, RequeueError, local};
 use rallypoint::supervise::guard::{self, Side};
@@ -36,16 +39,24 @@ const CLEAN_UP: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
 enum CannotRun {
-    #[error("no private folder can be made in {}: {source}; hint: {}", folder.display(), way_out(source))]
+    #[error("no private folder can be made in {}: {source}", folder.display())]
     NoPrivateFolder { folder: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
-    #[error(
-        "{option} {role}: no member of this job has that role, there are {there}; hint: name one of those"
-    )]
+    #[error("{option} {role}: no member of this job has that role, there are {there}")]
     NoSuchRole { option: &'static str, role: Role, there: String },
     #[error("{file} names no address for {role} {index}", role = .config.role, index = .config.index, file = .config.name)]
     NoAddress { config: Box<ConfigFile> },
+}
+
+impl Hinted for CannotRun {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotRun::NoPrivateFolder { source, .. } => Some(hint!(way_out(source))),
+            CannotRun::NoSuchRole { .. } => Some(hint!("name one of those")),
+            CannotRun::Unreadable { .. } | CannotRun::NoAddress { .. } => None,
+        }
+    }
 }
 
 /// What may help where no private folder can be made.
@@ -58,6 +69,9 @@ fn way_out(why: &std::io::Error) -> &'static str {
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     guard::survive_file_limits()?;
+    if let (Some(file), false) = (&args.job.output.events, args.launched) {
+        close_for_children(file);
+    }
     let environ = scheduler::environ_here();
     let mut job = settings::job_spec(&args.job.roles, &args.gpus)?;
     let mut ports = port_choice(args);
@@ -191,7 +205,7 @@ fn guarded(run: Run, mode: RunMode, loudness: Loudness) -> Result<Exit, Failure>
             if let (Some(agent), RunMode::Others(place)) = (watched.dead_agent(), mode) {
                 clean_up(place, agent);
             }
-            if let Some(message) = watched.message() {
+            if let Some(message) = rallypoint_english::watched(&watched) {
                 voice::say_last(format!("rallypoint: {message}\n"));
             }
             Ok(Exit::Run(watched.code()))
@@ -214,7 +228,10 @@ fn clean_up(Place { mut way, .. }: Place, agent: u32) {
 
 fn agent(run: Run, mode: RunMode, pipe: OwnedFd, loudness: Loudness) -> u8 {
     let mut talk = Talk::new(loudness);
-    let mut say = |notice| talk.notice(notice);
+    if let Err(error) = caller::watch() {
+        talk.failure(&format!("nobody watches whether the caller goes away: {error}"));
+    }
+    let mut say = |event| talk.hear(&event);
     let result = match mode {
         RunMode::Alone => run_here(run, Some(pipe), &mut say),
         RunMode::Others(Place { way, meeting }) => run_member(run, &meeting, way, Some(pipe), &mut say),

@@ -5,6 +5,8 @@ use crate::exit::{Exit, Failure, report, say};
 use crate::run_mode::RunMode;
 use rallypoint::check::ConfigFile;
 use rallypoint::environ::Environ;
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted, Setting};
 use rallypoint::job::Rules;
 use rallypoint::outcome::OwnCode;
 use rallypoint::plan::Plan;
@@ -27,16 +29,30 @@ const MAX_FILE: u64 = 64 << 20;
 
 #[derive(Debug, Error)]
 enum CannotServe {
-    #[error(
-        "TF_CONFIG is not set, so there is nothing to serve; hint: give --tf-config FILE or --server-def FILE, or let `rallypoint run --serve ps` start it"
-    )]
+    #[error("TF_CONFIG is not set, so there is nothing to serve")]
     NothingToServe,
     #[error("cannot read {}: {source}", file.display())]
     Unreadable { file: PathBuf, source: std::io::Error },
     #[error(
-        "TensorFlow was not loaded from {} within {} s; hint: is its file system alive?", folder.display(), LOAD_LIMIT.as_secs()
+        "TensorFlow was not loaded from {} within {} s", folder.display(), LOAD_LIMIT.as_secs()
     )]
     Slow { folder: PathBuf },
+}
+
+impl Hinted for CannotServe {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotServe::NothingToServe => Some(hint!(
+                "give ",
+                Setting::TfConfig.with("FILE"),
+                " or ",
+                Setting::ServerDef.with("FILE"),
+                ", or let `rallypoint run --serve ps` start it"
+            )),
+            CannotServe::Unreadable { .. } => None,
+            CannotServe::Slow { .. } => Some(hint!("is its file system alive?")),
+        }
+    }
 }
 
 /// What `--json` prints, once it serves.
@@ -164,7 +180,7 @@ pub(super) fn stand_in(args: &RunArgs, given: Option<PathBuf>) -> std::io::Resul
     Ok(StandInCommand { serve, tensorflow: given, command: args.command.clone() })
 }
 
-fn not_started(error: impl std::error::Error + Send + Sync + 'static) -> Exit {
+fn not_started(error: impl Hinted + Send + Sync + 'static) -> Exit {
     report(Err(Box::new(error)));
     Exit::Run(OwnCode::NotStarted.code())
 }

@@ -1,5 +1,7 @@
 //! One TF_CONFIG file, read strictly enough to say what is wrong with it.
 
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -18,12 +20,21 @@ pub struct ConfigFile {
 /// A text that is no TF_CONFIG.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    #[error(
-        "{file}: not JSON: {source}; hint: a TF_CONFIG file holds {{\"cluster\": {{...}}, \"task\": {{...}}}}"
-    )]
+    #[error("{file}: not JSON: {source}")]
     NotJson { file: String, source: serde_json::Error },
-    #[error("{file}: expected {expected} at {at}, found {found}; hint: {hint}")]
+    #[error("{file}: expected {expected} at {at}, found {found}")]
     Shape { file: String, at: String, expected: &'static str, found: String, hint: &'static str },
+}
+
+impl Hinted for ConfigError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            ConfigError::NotJson { .. } => {
+                Some(hint!(r#"a TF_CONFIG file holds {"cluster": {...}, "task": {...}}"#))
+            }
+            ConfigError::Shape { hint, .. } => Some(hint!(*hint)),
+        }
+    }
 }
 
 const CLUSTER_HINT: &str = r#"write "cluster": {"ps": ["host:port"], "worker": ["host:port", "host:port"]}"#;

@@ -4,6 +4,7 @@
 //! does not know it exists. All of that can be seen in the files before anything starts.
 
 mod config;
+mod one_file;
 
 pub use config::{ConfigError, ConfigFile};
 
@@ -59,7 +60,7 @@ type MemberKey<'a> = (&'a str, u32);
 pub fn check(files: &[ConfigFile], strategy: Strategy) -> Vec<Finding> {
     let agreed = Agreed::of(files);
     let mut findings: Vec<Finding> =
-        files.iter().flat_map(|file| check_one(file, files, strategy, &agreed)).collect();
+        files.iter().flat_map(|file| one_file::findings(file, files, strategy, &agreed)).collect();
     findings.extend(duplicate_tasks(files));
     findings.extend(differing_addresses(files, &agreed));
     findings.extend(unknown_members(files, &agreed, &findings));
@@ -117,138 +118,6 @@ impl<'a> Agreed<'a> {
 
 fn finding(file: &ConfigFile, kind: Kind, problem: String, fix: String) -> Finding {
     Finding { file: file.name.clone(), kind, problem, fix }
-}
-
-/// What can be seen in one file, with the others as a hint what was meant.
-fn check_one(
-    file: &ConfigFile,
-    files: &[ConfigFile],
-    strategy: Strategy,
-    agreed: &Agreed<'_>,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut say = |kind, problem: String, fix: String| findings.push(finding(file, kind, problem, fix));
-    let listed = file.cluster.get(&file.role);
-    match listed {
-        None if file.role == "evaluator" => {}
-        None => say(
-            Kind::NoSuchRole,
-            format!("its task is {} {}, but its cluster has no {}", file.role, file.index, file.role),
-            format!("add {} to its cluster", agreed.role_json(&file.role)),
-        ),
-        Some(addresses) if !matches!(addresses.get(file.index as usize), Some(Some(_))) => say(
-            Kind::NoSuchIndex,
-            format!(
-                "its task is {} {}, but its cluster lists {} {} (index 0{})",
-                file.role,
-                file.index,
-                file.count(&file.role),
-                file.role,
-                if addresses.len() > 1 { format!(" to {}", addresses.len() - 1) } else { String::new() }
-            ),
-            format!("list every {} in every file; the position in the list is the index", file.role),
-        ),
-        Some(_) => {}
-    }
-    let mut by_address: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut hosts = BTreeSet::new();
-    for ((role, index), address) in file.members() {
-        match split_address(address) {
-            Err(reason) => say(
-                Kind::BadAddress,
-                format!("{role} {index} has the address {address:?}: {reason}"),
-                "write host:port, with a port from 1 to 65535".to_owned(),
-            ),
-            Ok((host, _)) => {
-                hosts.insert(host.to_owned());
-                by_address.entry(normal(address)).or_default().push(format!("{role} {index}"));
-            }
-        }
-    }
-    for (address, members) in by_address.iter().filter(|(_, members)| members.len() > 1) {
-        say(
-            Kind::DuplicateAddress,
-            format!("{} have the same address {address}", members.join(" and ")),
-            "give each member a port of its own; two servers cannot share one".to_owned(),
-        );
-    }
-    if let (Some(local), true) =
-        (hosts.iter().find(|host| is_loopback(host)), hosts.iter().any(|host| !is_loopback(host)))
-    {
-        say(
-            Kind::LocalhostAmongHosts,
-            format!("{local} stands beside names of other machines, and means another machine on each"),
-            "write the machine's own name or address".to_owned(),
-        );
-    }
-    let (workers, ps, chiefs) =
-        (file.count("worker"), file.count("ps"), file.count("chief") + file.count("master"));
-    if chiefs > 1 {
-        say(
-            Kind::SeveralChiefs,
-            format!("its cluster lists {chiefs} chiefs"),
-            "list one; the others are workers".to_owned(),
-        );
-    }
-    if file.role == "ps" && workers + chiefs == 0 {
-        let known = if agreed.count("worker") > 0 {
-            agreed.role_json("worker")
-        } else {
-            "\"worker\": [...]".to_owned()
-        };
-        say(
-            Kind::PsWithoutWorkers,
-            "a parameter server whose cluster has no worker: workers that connect to it wait for ever"
-                .to_owned(),
-            format!("add {known} to its cluster"),
-        );
-    }
-    let other_workers =
-        files.iter().filter(|other| other.role == "worker" && other.name != file.name).count();
-    if file.role == "worker" && ps > 0 && workers == 1 && (agreed.count("worker") > 1 || other_workers > 0) {
-        let known = files
-            .iter()
-            .filter(|other| other.role == "worker")
-            .filter_map(|other| other.cluster.get("worker")?.first()?.as_deref())
-            .collect::<BTreeSet<_>>();
-        let fix = if agreed.count("worker") > 1 {
-            agreed.role_json("worker")
-        } else {
-            format!("\"worker\": {}", serde_json::to_string(&known).unwrap_or_default())
-        };
-        say(
-            Kind::WorkerAlone,
-            "a worker that knows only itself and the ps: only the one with index 0 trains".to_owned(),
-            format!("write {fix} in every file, and each worker's own position as its index"),
-        );
-    }
-    let evaluators = file.count("evaluator");
-    if evaluators > 0 && ps > 0 && chiefs > 0 {
-        say(
-            Kind::EvaluatorListed,
-            "an evaluator in the cluster of a TF 2 coordinator: the chief waits for it without a word"
-                .to_owned(),
-            "leave the evaluator out of every cluster; its own file names it in \"task\" only".to_owned(),
-        );
-    }
-    let needs_ps = match strategy {
-        Strategy::Auto => chiefs > 0,
-        Strategy::ParameterServer => true,
-        Strategy::MultiWorkerMirrored => false,
-    };
-    if needs_ps && ps == 0 && file.role != "ps" {
-        let known = if agreed.count("ps") > 0 {
-            agreed.role_json("ps")
-        } else {
-            "\"ps\": [\"host:port\"]".to_owned()
-        };
-        say(
-            Kind::NoPs,
-            "no ps in its cluster: ParameterServerStrategy needs at least one".to_owned(),
-            format!("add {known}; for MultiWorkerMirroredStrategy check with --strategy mirrored"),
-        );
-    }
-    findings
 }
 
 fn duplicate_tasks(files: &[ConfigFile]) -> Vec<Finding> {

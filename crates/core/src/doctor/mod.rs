@@ -9,6 +9,7 @@ pub use tensorflow::TensorFlowReport;
 use crate::allocation::Source;
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;
+use crate::hint;
 use crate::machine::{Cpus, GpuProbe};
 use crate::network::{self, Interface};
 use crate::scheduler::{self, Surroundings};
@@ -100,7 +101,7 @@ fn scheduler_report(environ: &Environ) -> SchedulerReport {
         .collect();
     let problem = scheduler::allocation(environ, scheduler::On::Auto, &Default::default())
         .err()
-        .map(|error| error.to_string());
+        .map(|error| hint::in_full(&error));
     SchedulerReport { name: scheduler.source(), because, missing: unset, context, problem }
 }
 
@@ -110,7 +111,7 @@ fn gpu_report(environ: &Environ) -> GpuReport {
     match (mask, &environ.gpus) {
         (Some((variable, value)), _) => match devices::parse_mask(variable, value) {
             Ok(list) => GpuReport { devices: names(&list), how: format!("{variable}={value}") },
-            Err(error) => GpuReport { devices: Vec::new(), how: error.to_string() },
+            Err(error) => GpuReport { devices: Vec::new(), how: hint::in_full(&error) },
         },
         (None, GpuProbe::Listed(list)) => {
             GpuReport { devices: names(list), how: "nvidia-smi --list-gpus".to_owned() }

@@ -10,6 +10,8 @@ pub mod torch;
 
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::plan::Member;
 use crate::ports::HandOver;
 use crate::proxy::no_proxy;
@@ -84,10 +86,19 @@ pub struct ChildEnv {
 
 #[derive(Debug, Error)]
 pub enum FrameworkError {
-    #[error(
-        "{variable} of {world} members has {size} bytes, and Linux takes {MAX_STRING} in one variable; hint: use --framework plain and build the cluster from the file in RALLYPOINT_ROSTER_FILE"
-    )]
+    #[error("{variable} of {world} members has {size} bytes, and Linux takes {MAX_STRING} in one variable")]
     TooLarge { variable: &'static str, world: u32, size: usize },
+}
+
+impl Hinted for FrameworkError {
+    fn hint(&self) -> Option<Hint> {
+        let FrameworkError::TooLarge { .. } = self;
+        Some(hint!(
+            "use ",
+            Setting::Framework.with("plain"),
+            " and build the cluster from the file in RALLYPOINT_ROSTER_FILE"
+        ))
+    }
 }
 
 /// Everything a member needs to know.

@@ -4,6 +4,8 @@
 //! needed to build.
 
 use super::tensorflow::cluster;
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::plan::Member;
 use crate::roster::Roster;
 use prost::Message;
@@ -47,10 +49,16 @@ pub struct JobDef {
 }
 
 #[derive(Debug, Error)]
-#[error("{role} {index} is not part of the cluster's servers; hint: an evaluator runs by itself")]
+#[error("{role} {index} is not part of the cluster's servers")]
 pub struct NoServer {
     role: String,
     index: u32,
+}
+
+impl Hinted for NoServer {
+    fn hint(&self) -> Option<Hint> {
+        Some(hint!("an evaluator runs by itself"))
+    }
 }
 
 /// The server that `member` is to run.

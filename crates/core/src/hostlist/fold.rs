@@ -1,6 +1,8 @@
 //! From names back to a folded list.
 
 use super::{HostList, MAX_DIGITS, Range, Term};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use thiserror::Error;
 
 /// Whether folding may change the order of the names.
@@ -15,10 +17,19 @@ pub enum Order {
 /// A name that a host list cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FoldError {
-    #[error("a host name is empty; hint: give one name per line, or names separated by commas")]
+    #[error("a host name is empty")]
     Empty,
     #[error("host name {name:?} contains {found:?}, which a host list cannot hold")]
     Character { name: String, found: char },
+}
+
+impl Hinted for FoldError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            FoldError::Empty => Some(hint!("give one name per line, or names separated by commas")),
+            FoldError::Character { .. } => None,
+        }
+    }
 }
 
 /// A name split at its trailing number.

@@ -1,6 +1,8 @@
 //! From text to a checked list; every error knows its place in the text.
 
 use super::{HostList, MAX_DIGITS, MAX_NAMES, Range, Term};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use std::fmt;
 use thiserror::Error;
 
@@ -24,7 +26,7 @@ pub enum Problem {
     EmptyRange,
     #[error("expected a number or a range such as 1-4")]
     NotANumber,
-    #[error("the range ends before it begins; hint: write {hi}-{lo}")]
+    #[error("the range ends before it begins")]
     Backwards { lo: u64, hi: u64 },
     #[error("a number may have {MAX_DIGITS} digits and be at most {}", u64::MAX)]
     TooLong,
@@ -32,7 +34,26 @@ pub enum Problem {
     TooMany { count: u64 },
 }
 
+impl Hinted for Problem {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            Problem::Backwards { lo, hi } => Some(hint!(format!("write {hi}-{lo}"))),
+            Problem::Unclosed
+            | Problem::EmptyRange
+            | Problem::NotANumber
+            | Problem::TooLong
+            | Problem::TooMany { .. } => None,
+        }
+    }
+}
+
 impl std::error::Error for HostListError {}
+
+impl Hinted for HostListError {
+    fn hint(&self) -> Option<Hint> {
+        self.problem.hint()
+    }
+}
 
 /// Characters shown on each side of the trouble when the text is long.
 const WINDOW: usize = 48;
@@ -40,11 +61,6 @@ const WINDOW: usize = 48;
 impl fmt::Display for HostListError {
     /// Three lines: what, the text, and a mark under the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let problem = self.problem.to_string();
-        let (problem, hint) = match problem.split_once("; hint: ") {
-            Some((problem, hint)) => (problem, Some(hint)),
-            None => (problem.as_str(), None),
-        };
         let start = floor_boundary(&self.text, self.at.saturating_sub(WINDOW));
         let end = floor_boundary(&self.text, (self.at + self.len + WINDOW).min(self.text.len()));
         let (lead, tail) = (if start > 0 { "…" } else { "" }, if end < self.text.len() { "…" } else { "" });
@@ -53,15 +69,12 @@ impl fmt::Display for HostListError {
         let marks = self.text[self.at..self.at + self.len].chars().count().clamp(1, WINDOW);
         write!(
             f,
-            "bad host list at character {}: {problem}\n  {lead}{shown}{tail}\n  {:indent$}{}",
+            "bad host list at character {}: {}\n  {lead}{shown}{tail}\n  {:indent$}{}",
             self.text[..self.at].chars().count() + 1,
+            self.problem,
             "",
             "^".repeat(marks)
-        )?;
-        match hint {
-            Some(hint) => write!(f, "; hint: {hint}"),
-            None => Ok(()),
-        }
+        )
     }
 }
 

@@ -5,6 +5,8 @@ mod next;
 
 use crate::allocation::{Allocation, Host, HostGpus, IndependentRestarts, Place, Source};
 use crate::devices::{Device, DeviceList};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::hostlist::{HostList, Order};
 use crate::roles::{Role, RoleError, RoleRequest};
 use std::collections::{BTreeMap, HashMap};
@@ -71,17 +73,36 @@ pub enum PlanError {
     #[error(transparent)]
     Roles(#[from] RoleError),
     #[error(
-        "{host} has {there} GPU{} ({names}), but --gpus-per-node asks for {asked}; hint: ask the scheduler for more, or leave the option out",
+        "{host} has {there} GPU{} ({names}), but {asked} per node are asked for",
         if *there == 1 { "" } else { "s" }
     )]
     TooFewOnNode { host: String, there: usize, names: String, asked: u32 },
     #[error(
-        "{host} has {there} GPU{}, but its members need {asked} ({how}); hint: lower --gpus-per-task or --ps-gpus, or put fewer tasks on a host",
+        "{host} has {there} GPU{}, but its members need {asked} ({how})",
         if *there == 1 { "" } else { "s" }
     )]
     TooFewForTasks { host: String, there: usize, asked: u64, how: String },
-    #[error("{role} {index} was bound to {there} GPU{} by the scheduler, but --gpus-per-task asks for {asked}", if *there == 1 { "" } else { "s" })]
+    #[error("{role} {index} was bound to {there} GPU{} by the scheduler, but {asked} per task are asked for", if *there == 1 { "" } else { "s" })]
     TooFewBound { role: Role, index: u32, there: usize, asked: u32 },
+}
+
+impl Hinted for PlanError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            PlanError::Roles(error) => error.hint(),
+            PlanError::TooFewOnNode { .. } => {
+                Some(hint!("ask the scheduler for more, or leave ", Setting::GpusPerNode, " out"))
+            }
+            PlanError::TooFewForTasks { .. } => Some(hint!(
+                "lower ",
+                Setting::GpusPerTask,
+                " or ",
+                Setting::PsGpus,
+                ", or put fewer tasks on a host"
+            )),
+            PlanError::TooFewBound { .. } => Some(hint!("lower ", Setting::GpusPerTask)),
+        }
+    }
 }
 
 impl Default for GpuRequest {

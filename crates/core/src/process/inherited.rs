@@ -4,11 +4,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// Takes over a socket by its number and closes it for children. To be called once for each number.
 #[expect(unsafe_code, reason = "a number in a variable becomes an owned descriptor")]
-pub(crate) fn take_inherited_socket(number: i32) -> io::Result<OwnedFd> {
+pub fn take_inherited_socket(number: i32) -> io::Result<OwnedFd> {
     use std::os::fd::{BorrowedFd, FromRawFd};
     if number <= 2 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no number of a socket"));
@@ -23,6 +24,20 @@ pub(crate) fn take_inherited_socket(number: i32) -> io::Result<OwnedFd> {
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&owned, FdFlags::CLOEXEC)?;
     Ok(owned)
+}
+
+/// Closes for children what a path such as `/dev/fd/7` names. Whoever reads it would otherwise wait for all of them, and
+/// for what they leave behind. The three standard ones are left alone.
+#[expect(unsafe_code, reason = "a number in a path is looked up")]
+pub fn close_for_children(path: &Path) {
+    let folders = ["/dev/fd", "/proc/self/fd"];
+    let number = || folders.iter().find_map(|folder| path.strip_prefix(folder).ok()?.to_str()?.parse().ok());
+    if let Some(number) = number().filter(|&number: &i32| number > 2) {
+        // SAFETY: the call changes a flag of a number; one that is not open is an error.
+        let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+        // Opening it will say what is wrong with it.
+        _ = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+    }
 }
 
 /// True if a read would not wait.

@@ -1,5 +1,7 @@
 //! How many descriptors this agent may have open: members cost some each, and a soft limit of 1,024 is common.
 
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::trace::OrLog;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
@@ -11,13 +13,20 @@ const MEMBER: u64 = 6;
 
 /// What cannot be run here.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "{members} member(s) need {needed} open files and connections, and {allowed} are allowed here; hint: raise the limit with `ulimit -n {needed}`, or run fewer members on this machine"
-)]
+#[error("{members} member(s) need {needed} open files and connections, and {allowed} are allowed here")]
 pub struct TooFewDescriptors {
     pub members: usize,
     pub allowed: u64,
     pub needed: u64,
+}
+
+impl Hinted for TooFewDescriptors {
+    fn hint(&self) -> Option<Hint> {
+        let needed = self.needed;
+        Some(hint!(format!(
+            "raise the limit with `ulimit -n {needed}`, or run fewer members on this machine"
+        )))
+    }
 }
 
 /// The limit as it was, for the members: a program that uses `select` must not see a higher one.

@@ -17,7 +17,8 @@ mod path;
 pub(crate) mod tree;
 
 pub(crate) use calls::{dies_with_us, is_ignored};
-pub(crate) use inherited::{is_readable, is_readable_within, take_inherited_socket};
+pub use inherited::{close_for_children, take_inherited_socket};
+pub(crate) use inherited::{is_readable, is_readable_within};
 pub(crate) use limited::run_with_limit;
 pub use limits::{TooFewDescriptors, check_descriptors};
 pub use path::{find_on_path, is_executable};

@@ -2,7 +2,10 @@
 //! [`super::exchange`].
 
 use super::message::Columns;
-use super::{JoinRequest, Leader, Link, Part, Progress, RendezvousError, Seeker, Wait, meet};
+use super::{JoinRequest, Leader, Link, Part, RendezvousError, Seeker, Wait, meet};
+use crate::event::RunEvent;
+use crate::outcome::Farewell;
+use crate::plan::Plan;
 
 /// What a meeting came to.
 #[derive(Debug)]
@@ -12,7 +15,7 @@ pub enum Attended {
     /// All have come, and the leader has handed out the roster.
     Member { link: Link, roster: Columns },
     /// The attempt that ran when this agent came has ended without it.
-    Over { code: u8, summary: Vec<String> },
+    Over { code: u8, farewell: Farewell },
 }
 
 /// Finds the leader and waits for its roster, or becomes the leader. A leader that is lost before all had come is
@@ -20,20 +23,20 @@ pub enum Attended {
 pub async fn attend(
     way: &mut Seeker,
     join_request: &mut JoinRequest,
+    plan: &Plan,
     wait: Wait,
-    say: &mut dyn FnMut(Progress),
+    say: &mut dyn FnMut(RunEvent),
 ) -> Result<Attended, RendezvousError> {
     loop {
-        let mut search = |line| say(Progress::Searching { line });
-        let mut link = match meet(way, join_request, wait, &mut search).await? {
+        let mut link = match meet(way, join_request, wait, say).await? {
             Part::Leader(leader) => return Ok(Attended::Leader(leader)),
-            Part::Over { code, summary } => return Ok(Attended::Over { code, summary }),
+            Part::Over { code, farewell } => return Ok(Attended::Over { code, farewell }),
             Part::Member(link) => link,
         };
-        match link.roster(wait, &mut *say).await {
+        match link.roster(plan, wait, &mut *say).await {
             Ok(roster) => return Ok(Attended::Member { link, roster }),
             Err(RendezvousError::Wire(error)) => {
-                say(Progress::LeaderLost { why: error.to_string() });
+                say(RunEvent::LeaderLost { why: error.to_string() });
                 join_request.lost_leader = link.leader;
             }
             Err(error) => return Err(error),

@@ -7,6 +7,8 @@
 
 use super::folder::{Folder, MountedDirectory};
 use super::{Contact, ContestedLeader, RendezvousError};
+use crate::hint;
+use crate::hint::{Hint, Setting};
 use crate::trace::OrLog;
 use std::io;
 use std::path::Path;
@@ -38,8 +40,11 @@ impl Directory {
     ) -> Result<Directory, RendezvousError> {
         // In a directory that anybody may write to without the sticky bit, our file could be swapped.
         if mode & 0o1002 == 0o0002 {
-            let reason = "anybody may replace files in it; hint: chmod o-w, or choose another";
-            return Err(bad(folder.path(), reason.to_owned()));
+            return Err(RendezvousError::Directory {
+                path: folder.path().to_owned(),
+                reason: "anybody may replace files in it".to_owned(),
+                hint: Some(hint!("chmod o-w, or choose another")),
+            });
         }
         let job: String = job
             .unwrap_or("job")
@@ -60,13 +65,21 @@ impl Directory {
         Ok(name)
     }
 
-    fn refuse<T>(&self, reason: String, hint: &'static str) -> Result<T, RendezvousError> {
+    fn refuse<T>(&self, reason: String, hint: Hint) -> Result<T, RendezvousError> {
         Err(RendezvousError::MeetingFile { path: self.folder.path().join(&self.file), reason, hint })
     }
 }
 
 fn bad(path: &Path, reason: String) -> RendezvousError {
-    RendezvousError::Directory { path: path.to_owned(), reason }
+    RendezvousError::Directory { path: path.to_owned(), reason, hint: None }
+}
+
+fn another() -> Hint {
+    hint!("choose another ", Setting::Meet, " directory or ", Setting::Job, " name")
+}
+
+fn remove_it() -> Hint {
+    hint!("remove it")
 }
 
 fn takeover_file(gone: &Contact) -> String {
@@ -84,7 +97,6 @@ impl ContestedLeader for Directory {
     }
 
     fn look(&mut self) -> Result<Option<Contact>, RendezvousError> {
-        const ANOTHER: &str = "choose another --meet directory or --job name";
         let found = match self.folder.read(&self.file) {
             Ok(found) => found,
             Err(error) => {
@@ -94,28 +106,28 @@ impl ContestedLeader for Directory {
                         Err(RendezvousError::unsteady(&self.folder.name(), &error))
                     }
                     io::ErrorKind::PermissionDenied => {
-                        self.refuse("it belongs to somebody else".to_owned(), ANOTHER)
+                        self.refuse("it belongs to somebody else".to_owned(), another())
                     }
                     io::ErrorKind::InvalidData => {
-                        self.refuse(format!("it is not a meeting file: {error}"), "remove it")
+                        self.refuse(format!("it is not a meeting file: {error}"), remove_it())
                     }
-                    _ => self.refuse(error.to_string(), ANOTHER),
+                    _ => self.refuse(error.to_string(), another()),
                 };
             }
         };
         if !found.is_file {
-            return self.refuse("it is not a file".to_owned(), "remove it");
+            return self.refuse("it is not a file".to_owned(), remove_it());
         }
         if found.uid != self.folder.own_uid() {
-            return self.refuse(format!("it belongs to user {}", found.uid), ANOTHER);
+            return self.refuse(format!("it belongs to user {}", found.uid), another());
         }
         if found.mode & 0o077 != 0 {
             let reason = format!("others may read it (mode {:o}), and it holds the key", found.mode & 0o777);
-            return self.refuse(reason, "remove it");
+            return self.refuse(reason, remove_it());
         }
         match serde_json::from_str::<Contact>(&found.text) {
             Ok(contact) => Ok(Some(contact)),
-            Err(error) => self.refuse(format!("it is not a meeting file: {error}"), "remove it"),
+            Err(error) => self.refuse(format!("it is not a meeting file: {error}"), remove_it()),
         }
     }
 

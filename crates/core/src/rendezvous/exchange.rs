@@ -2,13 +2,14 @@
 //!
 //! For programs that start themselves (the Python resolvers). `run` keeps the lines instead.
 
+use super::join::dismissed;
 use super::message::Seat;
 use super::wire::WireError;
 use super::{
-    Attended, Gathered, Incoming, JoinRequest, Leader, Met, Progress, RendezvousError, Seeker, Wait,
-    WayToMeet, attend,
+    Attended, Gathered, Incoming, JoinRequest, Leader, Met, RendezvousError, Seeker, Wait, WayToMeet, attend,
 };
 use crate::clock;
+use crate::event::RunEvent;
 use crate::outcome::OwnCode;
 use crate::plan::Plan;
 use std::time::Duration;
@@ -28,20 +29,20 @@ pub struct Exchanged {
     pub members: Vec<Seat>,
 }
 
-/// Meets the others. `say` hears who is missing; `go_on` is asked many times a second, and its error
+/// Meets the others. `say` hears what happens; `go_on` is asked many times a second, and its error
 /// ends the wait (a Ctrl-C, say).
 pub fn exchange(
     way: WayToMeet,
     join_request: JoinRequest,
     plan: &Plan,
-    say: &mut dyn FnMut(String),
+    say: &mut dyn FnMut(RunEvent),
     go_on: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<Exchanged, RendezvousError> {
     let mut way = Seeker::new(way);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = LocalSet::new().block_on(&runtime, async {
         tokio::task::spawn_local(clock::keep());
-        say(format!("meeting: {}", way.name()));
+        say(RunEvent::Meeting { way: way.name().to_owned() });
         let stopped = async {
             loop {
                 tokio::time::sleep(TICK).await;
@@ -63,28 +64,25 @@ async fn meet_all(
     way: &mut Seeker,
     mut join_request: JoinRequest,
     plan: &Plan,
-    say: &mut dyn FnMut(String),
+    say: &mut dyn FnMut(RunEvent),
 ) -> Result<Exchanged, RendezvousError> {
     let wait = Wait::begin(join_request.timeout);
-    let mut tell = |progress: Progress| progress.line(plan).into_iter().for_each(&mut *say);
-    match attend(way, &mut join_request, wait, &mut tell).await? {
-        Attended::Leader(leader) => lead(*leader, plan, &mut tell).await,
+    match attend(way, &mut join_request, plan, wait, say).await? {
+        Attended::Leader(leader) => lead(*leader, plan, say).await,
         Attended::Member { link, roster } => {
             let members = roster
                 .members(plan.world())
                 .ok_or_else(|| WireError::Nonsense("a roster that does not fit the plan".to_owned()))?;
             Ok(Exchanged { rank: link.rank, members })
         }
-        Attended::Over { code, summary } => {
-            Err(RendezvousError::Dismissed { code, summary: summary.join("; ") })
-        }
+        Attended::Over { code, farewell } => Err(dismissed(code, farewell)),
     }
 }
 
 async fn lead(
     mut leader: Leader,
     plan: &Plan,
-    tell: &mut dyn FnMut(Progress),
+    tell: &mut dyn FnMut(RunEvent),
 ) -> Result<Exchanged, RendezvousError> {
     match leader.gather(plan, tell).await {
         Ok(Gathered { rank, met: Met { members, remotes, roster, .. } }) => {

@@ -4,9 +4,13 @@ use super::endpoints;
 use super::lines::{self, Incoming, Remote};
 use super::message::{Columns, Offer, Seat, ToLeader, ToMember, VERSION};
 use super::seats::{Ended, Refusal, Seating, Seats, Verdict};
-use super::{Contact, JoinRequest, Key, Progress, Remotes, RendezvousError, Wait, describe};
+use super::{Contact, JoinRequest, Key, Remotes, RendezvousError, Wait};
 use crate::clock;
+use crate::event::RunEvent;
+use crate::hint;
+use crate::names::{Name, Names};
 use crate::network::{own_addresses, pid_namespace};
+use crate::outcome::Farewell;
 use crate::plan::Plan;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -134,7 +138,7 @@ impl Leader {
     pub async fn gather(
         &mut self,
         plan: &Plan,
-        mut say: impl FnMut(Progress),
+        mut say: impl FnMut(RunEvent),
     ) -> Result<Gathered, RendezvousError> {
         let refused = |refusal: Refusal| RendezvousError::Refused { why: refusal.text(plan) };
         let rank = self.seats.take_own().map_err(refused)?;
@@ -149,44 +153,51 @@ impl Leader {
     pub async fn gather_step(
         &mut self,
         plan_of: impl Fn(&str) -> Result<Plan, String>,
-        mut say: impl FnMut(Option<&Plan>, Progress),
+        mut say: impl FnMut(RunEvent),
     ) -> Result<(Plan, Met), RendezvousError> {
         let plan = loop {
-            let (offer, remote) = self.first_offer(|progress| say(None, progress)).await?;
+            let (offer, remote) = self.first_offer(&mut say).await?;
             let plan = match plan_of(&offer.roles) {
                 Ok(plan) => plan,
                 Err(why) => {
-                    say(None, Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
+                    say(RunEvent::Refused { peer: remote.peer.clone(), why: why.clone() });
                     remote.send(ToMember::Refused { why });
                     continue;
                 }
             };
             self.join_request.offer.roles = offer.roles.clone();
             self.seats = seats_of(&self.join_request, plan.world(), self.wait);
-            self.take(&plan, Incoming::Offer { offer, remote }, &mut |progress| say(Some(&plan), progress));
+            self.take(&plan, Incoming::Offer { offer, remote }, &mut say);
             break plan;
         };
-        let met = self.gather_all(&plan, &mut |progress| say(Some(&plan), progress)).await?;
+        let met = self.gather_all(&plan, &mut say).await?;
         Ok((plan, met))
     }
 
     async fn first_offer(
         &mut self,
-        mut say: impl FnMut(Progress),
+        say: &mut impl FnMut(RunEvent),
     ) -> Result<(Box<Offer>, Remote), RendezvousError> {
         let (world, limit) = (self.join_request.world, self.wait.limit());
         loop {
             let waited = self.wait.waited();
-            let missing = || "all; the step has not come up yet".to_owned();
             if self.wait.is_over() {
                 let waited = waited.as_secs();
-                return Err(RendezvousError::Missing { waited, come: 0, world, missing: missing() });
+                return Err(RendezvousError::Missing {
+                    waited,
+                    come: 0,
+                    world,
+                    missing: "all; the step has not come up yet".to_owned(),
+                });
             }
             let pause = PROGRESS.min(limit.saturating_sub(waited));
             match clock::timeout(pause, self.incoming.recv()).await {
-                None => say(Progress::Waiting { come: 0, world, missing: missing(), waited, limit }),
+                None => {
+                    let waited = self.wait.so_far(clock::now());
+                    say(RunEvent::Waiting { come: 0, world, missing: None, waited });
+                }
                 Some(Some(Incoming::Offer { offer, remote })) => return Ok((offer, remote)),
-                Some(Some(Incoming::Strangers { line })) => say(Progress::Strangers { line }),
+                Some(Some(Incoming::Strangers(event))) => say(event),
                 Some(Some(Incoming::Gone { .. } | Incoming::Message { .. })) => {}
                 Some(None) => {
                     return Err(RendezvousError::Unreachable { reason: "the listener ended".to_owned() });
@@ -198,7 +209,7 @@ impl Leader {
     async fn gather_all(
         &mut self,
         plan: &Plan,
-        say: &mut impl FnMut(Progress),
+        say: &mut impl FnMut(RunEvent),
     ) -> Result<Met, RendezvousError> {
         let mut next_word = clock::now();
         loop {
@@ -245,50 +256,48 @@ impl Leader {
             Ended::Lost { rank, away } => RendezvousError::LostWhileWaiting {
                 who: who(rank),
                 waited: away.as_secs(),
-                missing: describe(plan, &missing),
+                missing: Names::of(plan, &missing).to_string(),
             },
             Ended::Missing => RendezvousError::Missing {
                 waited: self.wait.waited().as_secs(),
                 come: plan.world() - missing.len() as u32,
                 world: plan.world(),
-                missing: describe(plan, &missing),
+                missing: Names::of(plan, &missing).to_string(),
             },
         }
     }
 
-    fn tell(&mut self, plan: &Plan, missing: &[u32], say: &mut impl FnMut(Progress)) {
+    fn tell(&mut self, plan: &Plan, missing: &[u32], say: &mut impl FnMut(RunEvent)) {
         let come = plan.world() - missing.len() as u32;
-        let text = describe(plan, missing);
+        let missing = Names::of(plan, missing);
         // The more there are, the seldomer: a word to ten thousand is ten thousand words.
         let now = clock::now();
         let pause = PROGRESS * (1 + plan.world() / 500);
         if self.told.is_none_or(|at| now.saturating_duration_since(at) > pause) {
             self.told = Some(now);
             for remote in self.remotes.values() {
-                remote.send(ToMember::Waiting { come, world: plan.world(), missing: text.clone() });
+                let (missing, more) = missing.to_tell();
+                remote.send(ToMember::Waiting { come, world: plan.world(), missing, more });
             }
         }
-        say(Progress::Waiting {
-            come,
-            world: plan.world(),
-            missing: text,
-            waited: self.wait.waited(),
-            limit: self.wait.limit(),
-        });
+        let waited = self.wait.so_far(now);
+        say(RunEvent::Waiting { come, world: plan.world(), missing: Some(missing), waited });
     }
 
     /// True if somebody came or went.
-    fn take(&mut self, plan: &Plan, incoming: Incoming, say: &mut impl FnMut(Progress)) -> bool {
+    fn take(&mut self, plan: &Plan, incoming: Incoming, say: &mut impl FnMut(RunEvent)) -> bool {
         match incoming {
             Incoming::Offer { offer, remote } => self.seat(plan, *offer, remote, say),
             Incoming::Gone { connection, why } => {
                 let Some(rank) = self.remotes.hang_up(connection) else { return false };
                 self.seats.gone(rank, clock::now());
-                say(Progress::Lost { rank, why });
+                plan.member(rank).into_iter().for_each(|member| {
+                    say(RunEvent::LostWhileWaiting { member: Name::of(member), why: why.clone() });
+                });
                 true
             }
-            Incoming::Strangers { line } => {
-                say(Progress::Strangers { line });
+            Incoming::Strangers(event) => {
+                say(event);
                 false
             }
             Incoming::Message { connection, message: ToLeader::Failed { code, why } } => {
@@ -302,7 +311,7 @@ impl Leader {
     }
 
     /// Tells the one that has offered itself what becomes of it; true if it has come.
-    fn seat(&mut self, plan: &Plan, offer: Offer, remote: Remote, say: &mut impl FnMut(Progress)) -> bool {
+    fn seat(&mut self, plan: &Plan, offer: Offer, remote: Remote, say: &mut impl FnMut(RunEvent)) -> bool {
         let rank = match self.seats.offer(offer) {
             Seating::Seated { rank } => rank,
             Seating::SeatedAgain { rank } => {
@@ -316,14 +325,14 @@ impl Leader {
             Seating::Superseded => return false,
             Seating::Refused(refusal) => {
                 let why = refusal.text(plan);
-                say(Progress::Refused { peer: remote.peer.clone(), why: why.clone() });
+                say(RunEvent::Refused { peer: remote.peer.clone(), why: why.clone() });
                 remote.send(ToMember::Refused { why });
                 return false;
             }
         };
         self.remotes.insert(rank, remote.clone());
         remote.send(ToMember::Welcome { rank, leader: self.seats.own() });
-        say(Progress::Came { rank });
+        plan.member(rank).into_iter().for_each(|member| say(RunEvent::Came { member: Name::of(member) }));
         true
     }
 
@@ -359,14 +368,14 @@ impl Leader {
             return;
         }
         let remotes = std::mem::take(&mut self.remotes);
-        self.say_goodbye(remotes, code, vec![error.to_string()]).await;
+        self.say_goodbye(remotes, code, Farewell::Error(hint::in_full(error))).await;
     }
 
     /// Tells everyone how it ended, and waits a moment for them to hang up: the word has to leave before this process
     /// does.
-    pub async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, summary: Vec<String>) {
+    pub async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, farewell: Farewell) {
         for remote in remotes.values() {
-            remote.send(ToMember::Goodbye { code, summary: summary.clone() });
+            remote.send(ToMember::Goodbye { code, farewell: farewell.clone() });
         }
         let hang_up = async {
             while !remotes.is_empty() {
@@ -455,7 +464,7 @@ mod tests {
         let said = ToLeader::Failed { code: 197, why: "no room".to_owned() };
         let (error, heard) = meet_one_of(3, Some(said));
         assert_eq!(error.to_string(), "worker 1 has failed before all had come: no room");
-        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![error.to_string()] });
+        assert_eq!(heard, ToMember::Goodbye { code: 197, farewell: Farewell::Error(hint::in_full(&error)) });
     }
 
     /// The leader has no address that its member could use: it cannot write the roster, and says so.
@@ -463,6 +472,6 @@ mod tests {
     fn a_roster_that_cannot_be_written_is_told_to_all() {
         let (error, heard) = meet_one_of(2, None);
         assert!(matches!(error, RendezvousError::NoAddress), "{error}");
-        assert_eq!(heard, ToMember::Goodbye { code: 197, summary: vec![error.to_string()] });
+        assert_eq!(heard, ToMember::Goodbye { code: 197, farewell: Farewell::Error(hint::in_full(&error)) });
     }
 }

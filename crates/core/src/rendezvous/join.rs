@@ -3,8 +3,12 @@
 use super::endpoints;
 use super::message::{Columns, ToLeader, ToMember};
 use super::wire::{self, Reader, WireError, Writer};
-use super::{Contact, JoinRequest, Key, Progress, RendezvousError, Wait, socket_addresses};
+use super::{Contact, JoinRequest, Key, RendezvousError, Wait, socket_addresses};
 use crate::clock;
+use crate::event::RunEvent;
+use crate::names::Names;
+use crate::outcome::Farewell;
+use crate::plan::Plan;
 use crate::trace::OrLog;
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -40,10 +44,7 @@ pub struct Link {
 pub(super) enum Answer {
     Welcome(Link),
     /// An earlier attempt still runs; its end will be told on this line.
-    Later {
-        why: String,
-        link: Link,
-    },
+    Later(Link),
 }
 
 impl Link {
@@ -71,10 +72,14 @@ impl Link {
             ToMember::Welcome { rank, leader } if rank.max(leader.unwrap_or(0)) < join_request.world => Ok(
                 Answer::Welcome(Link::new(rank, leader, join_request.world, contact.who(), reader, writer)),
             ),
-            ToMember::Later { why } => Ok(Answer::Later {
-                why,
-                link: Link::new(u32::MAX, None, join_request.world, contact.who(), reader, writer),
-            }),
+            ToMember::Later => Ok(Answer::Later(Link::new(
+                u32::MAX,
+                None,
+                join_request.world,
+                contact.who(),
+                reader,
+                writer,
+            ))),
             ToMember::Refused { why } => Err(RendezvousError::Refused { why }),
             other => Err(WireError::Nonsense(format!("{other:?} is no answer to an offer")).into()),
         }
@@ -149,10 +154,10 @@ impl Link {
     }
 
     /// Waits for the end of an attempt that this member is not in: its exit code, and how it went.
-    pub(super) async fn end(&mut self) -> Result<(u8, Vec<String>), WireError> {
+    pub(super) async fn end(&mut self) -> Result<(u8, Farewell), WireError> {
         loop {
-            if let ToMember::Goodbye { code, summary } = self.receive().await? {
-                return Ok((code, summary));
+            if let ToMember::Goodbye { code, farewell } = self.receive().await? {
+                return Ok((code, farewell));
             }
         }
     }
@@ -162,8 +167,9 @@ impl Link {
     /// The leader ends the meeting and tells all; its own limit may be a little later than ours.
     pub async fn roster(
         &mut self,
+        plan: &Plan,
         wait: Wait,
-        mut say: impl FnMut(Progress),
+        mut say: impl FnMut(RunEvent),
     ) -> Result<Columns, RendezvousError> {
         let until = wait.end() + LAST_WORD;
         let mut last = (1, self.world, "the leader has not told".to_owned());
@@ -183,30 +189,34 @@ impl Link {
                 let silent = clock::now().saturating_duration_since(self.heard.get());
                 if silent >= SILENCE {
                     let leader = self.contact.clone();
-                    say(Progress::LeaderSilent {
-                        leader,
-                        silent,
-                        waited: wait.waited(),
-                        limit: wait.limit(),
-                    });
+                    let waited = wait.so_far(clock::now());
+                    say(RunEvent::LeaderSilent { leader, silent, waited });
                 }
                 next_word = clock::now() + SILENCE;
                 continue;
             };
             match heard? {
                 ToMember::Roster(columns) => return Ok(columns),
-                ToMember::Waiting { come, world, missing } => {
-                    last = (come, world, missing.clone());
-                    let (waited, limit) = (wait.waited(), wait.limit());
-                    say(Progress::Waiting { come, world, missing, waited, limit });
+                ToMember::Waiting { come, world, missing, more } => {
+                    let missing = Names::told(plan, &missing, more);
+                    last = (come, world, missing.to_string());
+                    let waited = wait.so_far(clock::now());
+                    say(RunEvent::Waiting { come, world, missing: Some(missing), waited });
                 }
-                ToMember::Goodbye { code, summary } => {
-                    return Err(RendezvousError::Dismissed { code, summary: summary.join("; ") });
-                }
+                ToMember::Goodbye { code, farewell } => return Err(dismissed(code, farewell)),
                 ToMember::Refused { why } => return Err(RendezvousError::Refused { why }),
                 _ => {}
             }
             next_word = clock::now() + SILENCE;
         }
     }
+}
+
+/// The meeting is over without a roster: the leader says why.
+pub(super) fn dismissed(code: u8, farewell: Farewell) -> RendezvousError {
+    let summary = match farewell {
+        Farewell::Error(error) => error,
+        Farewell::Over { .. } => format!("the job has ended with exit code {code}"),
+    };
+    RendezvousError::Dismissed { code, summary }
 }

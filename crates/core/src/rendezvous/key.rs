@@ -126,7 +126,7 @@ mod tests {
         let mut options = std::fs::File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&path).unwrap();
         std::io::Write::write_all(&mut file, b"sixteen bytes ok\n").unwrap();
-        let text = Key::from_file(&path).unwrap_err().to_string();
+        let text = crate::hint::in_full(&Key::from_file(&path).unwrap_err());
         std::fs::remove_file(&path).unwrap();
         for words in ["it has 16 bytes", "at least 32", "all members need a new one", "hint: make one with"] {
             assert!(text.contains(words), "{text}");

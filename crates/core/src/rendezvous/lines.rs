@@ -6,6 +6,8 @@ use super::message::{Offer, ToLeader, ToMember};
 use super::strangers::Strangers;
 use super::wire::{self, WireError, Writer};
 use crate::clock;
+use crate::event::RunEvent;
+use crate::hint;
 use crate::network::{Sharing, bind_everywhere};
 use crate::trace::OrLog;
 use rustix::net::{SocketFlags, listen};
@@ -41,10 +43,8 @@ pub enum Incoming {
         connection: u64,
         why: String,
     },
-    /// What there is to say of those who do not belong here: a line for one, or the counts of many.
-    Strangers {
-        line: String,
-    },
+    /// Those who do not belong here were turned away: one, or the counts of many.
+    Strangers(RunEvent),
 }
 
 /// Words that may wait for a line.
@@ -169,15 +169,15 @@ impl TurnedAway {
     }
 
     fn add(&self, peer: &str, why: &str) {
-        let line = self.strangers.borrow_mut().turned_away(peer, why, clock::now());
-        self.say(line);
+        let event = self.strangers.borrow_mut().turned_away(peer, why, clock::now());
+        self.say(event);
         self.wake.notify_one();
     }
 
-    /// Nobody waits for a line about strangers.
-    fn say(&self, line: Option<String>) {
-        if let Some(line) = line {
-            _ = self.sender.try_send(Incoming::Strangers { line });
+    /// Nobody waits for a word about strangers.
+    fn say(&self, event: Option<RunEvent>) {
+        if let Some(event) = event {
+            _ = self.sender.try_send(Incoming::Strangers(event));
         }
     }
 
@@ -188,8 +188,8 @@ impl TurnedAway {
                 None => self.wake.notified().await,
                 Some(due) => {
                     clock::sleep_until(due).await;
-                    let line = self.strangers.borrow_mut().summary(clock::now());
-                    self.say(line);
+                    let event = self.strangers.borrow_mut().summary(clock::now());
+                    self.say(event);
                 }
             }
         }
@@ -226,7 +226,7 @@ async fn serve(line: Line, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strange
     let (mut reader, writer, offer) = match proved {
         Ok(proved) => proved,
         Err(error) => {
-            strangers.add(&peer, &error.to_string());
+            strangers.add(&peer, &hint::in_full(&error));
             return;
         }
     };
@@ -290,6 +290,7 @@ async fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Farewell;
 
     fn line() -> (Remote, mpsc::Receiver<Outgoing>, mpsc::Receiver<&'static str>) {
         let (sender, outgoing) = mpsc::channel(QUEUE);
@@ -301,7 +302,7 @@ mod tests {
     fn a_stop_arrives_or_the_line_is_cut() {
         let (remote, mut outgoing, mut is_cut) = line();
         for come in 0..1000 {
-            remote.send(ToMember::Waiting { come, world: 1000, missing: String::new() });
+            remote.send(ToMember::Waiting { come, world: 1000, missing: Vec::new(), more: 0 });
         }
         remote.send(ToMember::Kill);
         assert!(is_cut.try_recv().is_err(), "there is room for what must arrive");
@@ -331,8 +332,8 @@ mod tests {
             let gone = async {
                 loop {
                     for _ in 0..8 {
-                        let summary = vec!["x".repeat(10_000)];
-                        remote.send(ToMember::Goodbye { code: 0, summary });
+                        let farewell = Farewell::Error("x".repeat(10_000));
+                        remote.send(ToMember::Goodbye { code: 0, farewell });
                     }
                     tokio::select! {
                         gone = incoming.recv() => break gone,

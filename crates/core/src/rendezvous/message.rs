@@ -1,13 +1,13 @@
 //! What agents say to each other, as JSON in authenticated frames.
 
 use crate::hostlist::{FoldError, HostList, Order};
-use crate::outcome::Ended;
+use crate::outcome::{Ended, Farewell};
 use crate::roster::Endpoint;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The protocol's version; agents of different ones do not meet.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,14 +57,13 @@ pub enum ToMember {
         why: String,
     },
     /// An earlier attempt is still running; stay on the line to hear its end.
-    Later {
-        why: String,
-    },
-    /// Who has come and who is missing.
+    Later,
+    /// Who has come and who is missing: the ranks of the first few, and how many more.
     Waiting {
         come: u32,
         world: u32,
-        missing: String,
+        missing: Vec<u32>,
+        more: u32,
     },
     Roster(Columns),
     /// Start the member again.
@@ -83,7 +82,7 @@ pub enum ToMember {
     /// Everything has ended; how, and the exit code for all.
     Goodbye {
         code: u8,
-        summary: Vec<String>,
+        farewell: Farewell,
     },
 }
 

@@ -17,7 +17,6 @@ pub mod key;
 pub mod launched;
 mod lines;
 pub mod message;
-mod progress;
 mod remotes;
 mod search;
 mod seats;
@@ -37,7 +36,6 @@ pub(crate) use join_request::folded_roles;
 pub use join_request::{JoinRequest, Meeting};
 pub use key::Key;
 pub use lines::{Incoming, Remote};
-pub use progress::Progress;
 pub use remotes::Remotes;
 pub use search::{Part, meet};
 pub use seeker::Seeker;
@@ -45,8 +43,10 @@ pub use settle::{SettleError, settle};
 pub use wait::Wait;
 pub use way::{ContestedLeader, KnownLeader, WayToMeet};
 
+use crate::event::Obstacle;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::network::machine_id;
-use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -54,51 +54,47 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum RendezvousError {
-    #[error("key file {}: {reason}; hint: make one with `(umask 077; head -c 32 /dev/urandom | base64 > key)`", path.display())]
+    #[error("key file {}: {reason}", path.display())]
     KeyFile { path: PathBuf, reason: String },
-    #[error(
-        "--meet {address} needs a key that all members know; hint: put one in a file and name it in RALLYPOINT_KEY_FILE"
-    )]
+    #[error("meeting at {address} needs a key that all members know")]
     NoKey { address: String },
     #[error("meeting directory {}: {reason}", path.display())]
-    Directory { path: PathBuf, reason: String },
-    #[error("meeting file {}: {reason}; hint: {hint}", path.display())]
-    MeetingFile { path: PathBuf, reason: String, hint: &'static str },
+    Directory { path: PathBuf, reason: String, hint: Option<Hint> },
+    #[error("meeting file {}: {reason}", path.display())]
+    MeetingFile { path: PathBuf, reason: String, hint: Hint },
     /// A scheduler's own way to meet does not work.
-    #[error("{way}: {reason}; hint: {hint}")]
-    Way { way: &'static str, reason: String, hint: &'static str },
+    #[error("{way}: {reason}")]
+    Way { way: &'static str, reason: String, hint: Hint },
     #[error("{place} does not answer: {reason}")]
     Unsteady { place: String, reason: String },
     #[error("the scheduler has started this member again elsewhere; this run of it ends")]
     Superseded,
-    #[error("standard input: {reason}; hint: --launched is for tasks that rallypoint itself has started")]
+    #[error("standard input: {reason}")]
     Launched { reason: String },
     #[error("the leader cannot be reached: {reason}")]
     Unreachable { reason: String },
-    #[error("the leader refuses this member: {why}")]
+    /// In the leader's words, with its hint.
+    #[error("the leader refuses this member: {}", hint::problem_of(why))]
     Refused { why: String },
-    /// The leader's own error, as it tells everyone who waits.
-    #[error("the leader has ended the meeting: {summary}")]
+    /// The leader's own error, as it tells everyone who waits, with its hint.
+    #[error("the leader has ended the meeting: {}", hint::problem_of(summary))]
     Dismissed { code: u8, summary: String },
-    #[error(
-        "after {waited} s {come} of {world} members have come; missing: {missing}; hint: --meet-timeout gives them longer"
-    )]
+    #[error("after {waited} s {come} of {world} members have come; missing: {missing}")]
     Missing { waited: u64, come: u32, world: u32, missing: String },
-    #[error("no leader was found within {waited} s: {reason}; hint: {hint}")]
-    NoLeader { waited: u64, reason: String, hint: &'static str },
+    #[error("no leader was found within {waited} s: {obstacle}")]
+    NoLeader { waited: u64, obstacle: Obstacle },
     #[error(
         "{who} was lost before all had come, and did not come back within {waited} s; missing: {missing}"
     )]
     LostWhileWaiting { who: String, waited: u64, missing: String },
-    #[error("{who} has failed before all had come: {why}")]
+    /// In that member's words, with its hint.
+    #[error("{who} has failed before all had come: {}", hint::problem_of(why))]
     MemberFailed { who: String, code: u8, why: String },
-    #[error("{launcher} ended {end} before all members had come; hint: what it wrote says why")]
+    #[error("{launcher} ended {end} before all members had come")]
     StepEnded { launcher: &'static str, end: String },
     #[error("a signal came while waiting for the others: {0}")]
     Interrupted(String),
-    #[error(
-        "no address of this machine is known that others could use; hint: choose one with --interface or --network"
-    )]
+    #[error("no address of this machine is known that others could use")]
     NoAddress,
     #[error("the roster cannot be written: {0}")]
     Roster(#[from] message::CannotFold),
@@ -106,6 +102,43 @@ pub enum RendezvousError {
     Wire(#[from] wire::WireError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+impl Hinted for RendezvousError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            RendezvousError::KeyFile { .. } => {
+                Some(hint!("make one with `(umask 077; head -c 32 /dev/urandom | base64 > key)`"))
+            }
+            RendezvousError::NoKey { .. } => {
+                Some(hint!("put one in a file and name it in RALLYPOINT_KEY_FILE"))
+            }
+            RendezvousError::Directory { hint, .. } => hint.clone(),
+            RendezvousError::MeetingFile { hint, .. } | RendezvousError::Way { hint, .. } => {
+                Some(hint.clone())
+            }
+            RendezvousError::NoLeader { obstacle, .. } => Some(obstacle.hint()),
+            RendezvousError::Launched { .. } => {
+                Some(hint!(Setting::Launched, " is for tasks that rallypoint itself has started"))
+            }
+            RendezvousError::Refused { why: told }
+            | RendezvousError::Dismissed { summary: told, .. }
+            | RendezvousError::MemberFailed { why: told, .. } => hint::hint_of(told),
+            RendezvousError::Missing { .. } => Some(hint!(Setting::MeetTimeout, " gives them longer")),
+            RendezvousError::StepEnded { .. } => Some(hint!("what it wrote says why")),
+            RendezvousError::NoAddress => {
+                Some(hint!("choose one with ", Setting::Interface, " or ", Setting::Network))
+            }
+            RendezvousError::Roster(error) => error.hint(),
+            RendezvousError::Wire(error) => error.hint(),
+            RendezvousError::Unsteady { .. }
+            | RendezvousError::Superseded
+            | RendezvousError::Unreachable { .. }
+            | RendezvousError::LostWhileWaiting { .. }
+            | RendezvousError::Interrupted(_)
+            | RendezvousError::Io(_) => None,
+        }
+    }
 }
 
 /// How to reach a leader, as it is published.
@@ -179,26 +212,6 @@ fn socket_addresses(contact: &Contact, machine: &str, own: &[IpAddr]) -> Vec<Soc
         addresses.sort_by_key(|address| own.contains(address));
     }
     addresses.into_iter().map(|address| SocketAddr::new(address, contact.port)).collect()
-}
-
-/// `ps 0, worker 1 (rank 2)`: at most eight by name, the others counted.
-pub(crate) fn describe(plan: &Plan, ranks: &[u32]) -> String {
-    const MOST: usize = 8;
-    let mut names: Vec<String> = ranks
-        .iter()
-        .take(MOST)
-        .map(|&rank| {
-            let member = &plan.members()[rank as usize];
-            // On plain machines nobody knows before they meet.
-            let host = plan.host(member).filter(|_| !plan.scheduler().is_plain_machine());
-            let host = host.map(|host| format!(", {host}")).unwrap_or_default();
-            format!("{member} (rank {rank}{host})")
-        })
-        .collect();
-    if ranks.len() > MOST {
-        names.push(format!("and {} more", ranks.len() - MOST));
-    }
-    names.join(", ")
 }
 
 #[cfg(test)]

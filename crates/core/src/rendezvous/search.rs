@@ -4,7 +4,9 @@ use super::join::Answer;
 use super::seeking::{Decision, Search, Seen, Step, Where};
 use super::{Contact, JoinRequest, Leader, Link, RendezvousError, Seeker, Wait};
 use crate::clock;
+use crate::event::{Obstacle, RunEvent};
 use crate::network::pid_namespace;
+use crate::outcome::Farewell;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,16 +20,16 @@ pub enum Part {
     /// The attempt that ran when this agent came has ended without it.
     Over {
         code: u8,
-        summary: Vec<String>,
+        farewell: Farewell,
     },
 }
 
-/// Finds the leader or becomes it. `say` is told what a person may want to know.
+/// Finds the leader or becomes it. `say` hears what is in the way.
 pub async fn meet(
     way: &mut Seeker,
     join_request: &JoinRequest,
     wait: Wait,
-    say: &mut dyn FnMut(String),
+    say: &mut dyn FnMut(RunEvent),
 ) -> Result<Part, RendezvousError> {
     let place = Where {
         name: way.name().to_owned(),
@@ -50,7 +52,7 @@ struct Searcher<'a> {
     way: &'a mut Seeker,
     join_request: &'a JoinRequest,
     wait: Wait,
-    say: &'a mut dyn FnMut(String),
+    say: &'a mut dyn FnMut(RunEvent),
     search: Search,
 }
 
@@ -77,7 +79,7 @@ impl Searcher<'_> {
     }
 
     async fn look(&mut self) -> Result<Seen, RendezvousError> {
-        let what = format!("waiting for an answer of {}", self.way.name());
+        let what = Obstacle::PlaceSilent { place: self.way.name().to_owned() };
         let look = self.way.look();
         Ok(match during(&mut self.search, self.say, &what, look).await {
             None => Seen::NoAnswer,
@@ -86,12 +88,12 @@ impl Searcher<'_> {
         })
     }
 
-    async fn join(&mut self, contact: Contact, waiting: &str) -> Came {
+    async fn join(&mut self, contact: Contact, waiting: &Obstacle) -> Came {
         let joining = Link::join(&contact, self.join_request);
         match during(&mut self.search, self.say, waiting, joining).await {
             None => ControlFlow::Continue(Seen::Unanswered(contact)),
             Some(Ok(Answer::Welcome(link))) => ControlFlow::Break(Part::Member(link)),
-            Some(Ok(Answer::Later { why, link })) => self.await_end(why, link).await,
+            Some(Ok(Answer::Later(link))) => self.await_end(link).await,
             Some(Err(error)) => {
                 let is_dead = is_dead_here(&contact, &self.join_request.offer.machine, &pid_namespace());
                 ControlFlow::Continue(Seen::NotJoined { contact, error, is_dead })
@@ -100,12 +102,12 @@ impl Searcher<'_> {
     }
 
     /// An earlier attempt still runs: its leader tells its end.
-    async fn await_end(&mut self, why: String, mut link: Link) -> Came {
-        (self.say)(self.search.line(why.clone(), clock::now()));
-        match during(&mut self.search, self.say, &why, link.end()).await {
-            Some(Ok((code, summary))) => ControlFlow::Break(Part::Over { code, summary }),
+    async fn await_end(&mut self, mut link: Link) -> Came {
+        (self.say)(self.search.tell(Obstacle::EarlierAttempt, clock::now()));
+        match during(&mut self.search, self.say, &Obstacle::EarlierAttempt, link.end()).await {
+            Some(Ok((code, farewell))) => ControlFlow::Break(Part::Over { code, farewell }),
             Some(Err(_)) => ControlFlow::Continue(Seen::EndUnknown),
-            None => ControlFlow::Continue(Seen::StillRunning { why }),
+            None => ControlFlow::Continue(Seen::StillRunning),
         }
     }
 
@@ -114,7 +116,7 @@ impl Searcher<'_> {
         let not_published = |unsteady| Ok(ControlFlow::Continue(Seen::NotPublished { unsteady }));
         let listening = Leader::listen(self.join_request, self.wait, self.way.port()).await?;
         let Some((contact, leader)) = listening else { return not_published(None) };
-        let what = format!("waiting for an answer of {}, to publish that this agent leads", self.way.name());
+        let what = Obstacle::PlaceSilent { place: self.way.name().to_owned() };
         let publish = async {
             match gone {
                 None => self.way.claim(&contact).await,
@@ -125,7 +127,7 @@ impl Searcher<'_> {
             Some(Ok(true)) => Ok(ControlFlow::Break(Part::Leader(Box::new(leader)))),
             Some(Ok(false)) | None => not_published(None),
             Some(Err(RendezvousError::Unsteady { place, reason })) => {
-                not_published(Some(format!("{place} does not answer: {reason}")))
+                not_published(Some(Obstacle::PlaceUnsteady { place, why: reason }))
             }
             Some(Err(error)) => Err(error),
         }
@@ -135,8 +137,8 @@ impl Searcher<'_> {
 /// What a future gives, unless the whole wait is over before. Says what is waited for, every few seconds.
 async fn during<T>(
     search: &mut Search,
-    say: &mut dyn FnMut(String),
-    what: &str,
+    say: &mut dyn FnMut(RunEvent),
+    what: &Obstacle,
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let mut future = pin!(future);

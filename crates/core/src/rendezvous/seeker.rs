@@ -123,6 +123,7 @@ impl Drop for Seeker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Obstacle, RunEvent};
     use crate::rendezvous::{ContestedLeader, JoinRequest, Wait, meet, message::Offer};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
@@ -175,7 +176,7 @@ mod tests {
         let mut said = Vec::new();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             tokio::task::spawn_local(crate::clock::keep());
-            let (join_request, mut say) = (join_request(), |line: String| said.push(line));
+            let (join_request, mut say) = (join_request(), |event: RunEvent| said.push(event));
             let wait = Wait::begin(join_request.timeout);
             let signal = tokio::time::sleep(Duration::from_secs(6));
             tokio::select! {
@@ -185,7 +186,9 @@ mod tests {
         });
         runtime.shutdown_background();
         drop(seeker);
-        assert!(said[0].starts_with("waiting for an answer of a hung file server (5 s of 60 s)"), "{said:?}");
+        let Some(RunEvent::Searching { obstacle, waited }) = said.first() else { panic!("{said:?}") };
+        assert_eq!(*obstacle, Obstacle::PlaceSilent { place: "a hung file server".to_owned() });
+        assert_eq!((waited.waited.as_secs(), waited.limit.as_secs()), (5, 60));
         assert!(!retracted.load(Ordering::SeqCst), "it is still being asked");
         drop(answer);
     }

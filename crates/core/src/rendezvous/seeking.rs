@@ -3,6 +3,8 @@
 use super::message::VERSION;
 use super::wire::WireError;
 use super::{Contact, RendezvousError, Wait};
+use crate::event::{Obstacle, RunEvent};
+use crate::hint;
 use std::time::{Duration, Instant};
 
 /// How often somebody with another key is asked again.
@@ -13,9 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// A place that did not answer is left alone for a while.
 const UNSTEADY_PAUSE: Duration = Duration::from_secs(1);
-/// What may help where none was found.
-const LONGER: &str = "--meet-timeout gives it longer";
-const SUSPENDED: &str = "look at that process; it may be suspended";
 /// How often an agent that waits says so.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -38,11 +37,10 @@ pub(super) struct Search {
     next_word: Instant,
     /// Since when nothing could connect to the leader of this id.
     gone: Option<(String, Instant)>,
-    /// Why no leader was found so far, and what may help.
-    reason: String,
-    hint: &'static str,
-    /// What was wrong with a leader that takes connections, at the last try.
-    answer: String,
+    /// Why no leader was found so far.
+    obstacle: Obstacle,
+    /// What a leader did that takes connections and does not answer, at the last try.
+    answer: Option<String>,
     pause: Duration,
 }
 
@@ -71,13 +69,11 @@ pub(super) enum Seen {
     },
     /// The leader of an attempt that ran without this agent was lost before it told the end.
     EndUnknown,
-    /// That attempt ran for the rest of the whole wait; what its leader said.
-    StillRunning {
-        why: String,
-    },
-    /// This agent was not published as the leader: another was quicker, or the place could not be asked, and why.
+    /// That attempt ran for the rest of the whole wait.
+    StillRunning,
+    /// This agent was not published as the leader: another was quicker, or the place could not be asked.
     NotPublished {
-        unsteady: Option<String>,
+        unsteady: Option<Obstacle>,
     },
 }
 
@@ -86,10 +82,10 @@ pub(super) enum Seen {
 pub(super) enum Step {
     /// Look who is published in the place.
     Look,
-    /// Offer this agent to a leader; what to say while it does not answer.
+    /// Offer this agent to a leader; what to tell while it does not answer.
     Join {
         contact: Contact,
-        waiting: String,
+        waiting: Obstacle,
     },
     /// Publish this agent as the leader, where there is none.
     Claim,
@@ -103,10 +99,10 @@ pub(super) enum Step {
     GiveUp(RendezvousError),
 }
 
-/// What to say, if anything, and what to do then.
+/// What to tell, if anything, and what to do then.
 #[derive(Debug)]
 pub(super) struct Decision {
-    pub(super) say: Option<String>,
+    pub(super) say: Option<RunEvent>,
     pub(super) step: Step,
 }
 
@@ -117,9 +113,8 @@ impl Search {
             wait,
             next_word: now + PROGRESS,
             gone: None,
-            reason: "nobody has published one".to_owned(),
-            hint: LONGER,
-            answer: String::new(),
+            obstacle: Obstacle::Nobody,
+            answer: None,
             pause: FIRST_PAUSE,
         }
     }
@@ -129,27 +124,30 @@ impl Search {
         match seen {
             Seen::Nothing => self.look(now),
             Seen::NoAnswer => {
-                self.note(format!("{} does not answer", self.place.name), LONGER);
+                self.obstacle = Obstacle::PlaceSilent { place: self.place.name.clone() };
                 self.look(now)
             }
             Seen::Unsteady { place, why } => {
-                self.note(format!("{place} does not answer: {why}"), LONGER);
-                let say = self.word(&self.reason.clone(), now);
+                let say = self.meet_with(Obstacle::PlaceUnsteady { place, why }, now);
                 Decision { say, step: Step::Rest { until: now + UNSTEADY_PAUSE } }
             }
             Seen::Nobody => match self.place.awaited.clone() {
                 None => Decision { say: None, step: Step::Claim },
                 Some(awaited) => {
-                    self.note(format!("still waiting for {awaited}"), LONGER);
-                    self.word_and_rest(&format!("waiting for {awaited}"), now)
+                    let say = self.meet_with(Obstacle::Awaited { awaited }, now);
+                    self.rest(say, now)
                 }
             },
             Seen::Leader(contact) => {
-                let waiting = format!("waiting for {}{}", self.who(&contact), self.answer);
+                let leader = self.who(&contact);
+                let waiting = match self.answer.clone() {
+                    None => Obstacle::LeaderUnanswered { leader },
+                    Some(why) => Obstacle::LeaderMute { leader, why },
+                };
                 Decision { say: None, step: Step::Join { contact, waiting } }
             }
             Seen::Unanswered(contact) => {
-                self.note(format!("{} does not answer", self.who(&contact)), SUSPENDED);
+                self.obstacle = Obstacle::LeaderUnanswered { leader: self.who(&contact) };
                 self.rest(None, now)
             }
             Seen::NotJoined { contact, error, is_dead } => self.not_joined(contact, error, is_dead, now),
@@ -157,29 +155,34 @@ impl Search {
                 self.gone = None;
                 self.rest(None, now)
             }
-            Seen::StillRunning { why } => {
-                self.note(why, LONGER);
+            Seen::StillRunning => {
+                self.obstacle = Obstacle::EarlierAttempt;
                 self.rest(None, now)
             }
             Seen::NotPublished { unsteady: None } => self.rest(None, now),
-            Seen::NotPublished { unsteady: Some(why) } => self.word_and_rest(&why, now),
+            Seen::NotPublished { unsteady: Some(obstacle) } => {
+                let say = self.word(&obstacle, now);
+                self.rest(say, now)
+            }
         }
     }
 
-    fn note(&mut self, reason: String, hint: &'static str) {
-        self.reason = reason;
-        self.hint = hint;
+    /// Something is in the way: what to tell of it, if it is time for a word.
+    fn meet_with(&mut self, obstacle: Obstacle, now: Instant) -> Option<RunEvent> {
+        let say = self.word(&obstacle, now);
+        self.obstacle = obstacle;
+        say
     }
 
-    /// A line about the wait, if it is time for one.
-    pub(super) fn word(&mut self, what: &str, now: Instant) -> Option<String> {
-        (now >= self.next_word).then(|| self.line(format!("{what} ({})", self.wait.so_far(now)), now))
+    /// What to tell of an obstacle, if it is time for a word about the wait.
+    pub(super) fn word(&mut self, obstacle: &Obstacle, now: Instant) -> Option<RunEvent> {
+        (now >= self.next_word).then(|| self.tell(obstacle.clone(), now))
     }
 
-    /// A line that is said now; the next one about the wait is due a while later.
-    pub(super) fn line(&mut self, line: String, now: Instant) -> String {
+    /// An obstacle that is told now; the next word about the wait is due a while later.
+    pub(super) fn tell(&mut self, obstacle: Obstacle, now: Instant) -> RunEvent {
         self.next_word = now + PROGRESS;
-        line
+        RunEvent::Searching { obstacle, waited: self.wait.so_far(now) }
     }
 
     /// When there is something to say or the whole wait is over, whatever is waited for.
@@ -194,7 +197,7 @@ impl Search {
     fn look(&self, now: Instant) -> Decision {
         let step = if self.is_over(now) {
             let waited = self.wait.waited_at(now).as_secs();
-            Step::GiveUp(RendezvousError::NoLeader { waited, reason: self.reason.clone(), hint: self.hint })
+            Step::GiveUp(RendezvousError::NoLeader { waited, obstacle: self.obstacle.clone() })
         } else {
             Step::Look
         };
@@ -202,15 +205,10 @@ impl Search {
     }
 
     /// Each pause is twice as long as the one before.
-    fn rest(&mut self, say: Option<String>, now: Instant) -> Decision {
+    fn rest(&mut self, say: Option<RunEvent>, now: Instant) -> Decision {
         let until = (now + self.pause).min(self.wait.end());
         self.pause = (self.pause * 2).min(self.place.longest_pause);
         Decision { say, step: Step::Rest { until } }
-    }
-
-    fn word_and_rest(&mut self, what: &str, now: Instant) -> Decision {
-        let say = self.word(what, now);
-        self.rest(say, now)
     }
 
     fn not_joined(
@@ -220,7 +218,7 @@ impl Search {
         is_dead: bool,
         now: Instant,
     ) -> Decision {
-        let who = self.who(&contact);
+        let leader = self.who(&contact);
         match error {
             RendezvousError::Refused { .. } | RendezvousError::NoKey { .. } => give_up(error),
             // Somebody is there, and suspended or busy with strangers perhaps: that is no reason to take its place.
@@ -228,20 +226,20 @@ impl Search {
                 if contact.version != VERSION {
                     return give_up(RendezvousError::Refused { why: other_version(&contact) });
                 }
-                self.answer = format!(": it takes connections, but {error}");
-                self.note(format!("{who}{}", self.answer), SUSPENDED);
+                let why = error.to_string();
+                self.answer = Some(why.clone());
                 self.gone = None;
-                self.word_and_rest(&format!("waiting for {}", self.reason), now)
+                let say = self.meet_with(Obstacle::LeaderMute { leader, why }, now);
+                self.rest(say, now)
             }
             // At a given address somebody else answers: it will go on doing so, and nobody can take its place.
             RendezvousError::Wire(error @ (WireError::WrongKey | WireError::NotRallypoint))
                 if contact.id.is_empty() =>
             {
-                let reason = format!("{who} is somebody else: {error}");
-                self.note(reason, "RALLYPOINT_KEY_FILE must name the same key for all members");
                 self.gone = None;
                 self.pause = self.pause.max(SOMEBODY_ELSE);
-                self.word_and_rest(&format!("{}; hint: {}", self.reason, self.hint), now)
+                let say = self.meet_with(Obstacle::SomebodyElse { leader, why: error.to_string() }, now);
+                self.rest(say, now)
             }
             error => self.unreachable(contact, &error, is_dead, now),
         }
@@ -255,19 +253,21 @@ impl Search {
         is_dead: bool,
         now: Instant,
     ) -> Decision {
-        let who = self.who(&contact);
-        self.note(error.to_string(), LONGER);
+        let (leader, why) = (self.who(&contact), hint::in_full(error));
         let since = match self.gone.take() {
             Some((id, since)) if id == contact.id => since,
             _ => now,
         };
         let is_gone = is_dead || now.saturating_duration_since(since) > PATIENCE;
         if is_gone && self.place.awaited.is_none() {
-            let say = Some(self.line(format!("{who} is gone: {error}"), now));
+            self.obstacle = Obstacle::LeaderUnreachable { leader: leader.clone(), why: why.clone() };
+            self.next_word = now + PROGRESS;
+            let say = Some(RunEvent::LeaderGone { leader, why });
             return Decision { say, step: Step::Replace { gone: contact } };
         }
         self.gone = Some((contact.id, since));
-        self.word_and_rest(&format!("{who} cannot be reached: {error}"), now)
+        let say = self.meet_with(Obstacle::LeaderUnreachable { leader, why }, now);
+        self.rest(say, now)
     }
 
     fn who(&self, contact: &Contact) -> String {
@@ -280,10 +280,8 @@ fn give_up(error: RendezvousError) -> Decision {
 }
 
 fn other_version(contact: &Contact) -> String {
-    format!(
-        "its protocol is version {}, ours {VERSION}; hint: use the same rallypoint everywhere",
-        contact.version
-    )
+    let problem = format!("its protocol is version {}, ours {VERSION}", contact.version);
+    hint::together(problem, Some(&hint!("use the same rallypoint everywhere")))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::message::Seat;
 use crate::allocation::places;
+use crate::hint::{Hint, Hinted};
 use crate::machine::Cpus;
 use crate::plan::{Plan, PlanError};
 use crate::roster::{Roster, RosterError};
@@ -14,6 +15,15 @@ pub enum SettleError {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Roster(#[from] RosterError),
+}
+
+impl Hinted for SettleError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            SettleError::Plan(error) => error.hint(),
+            SettleError::Roster(error) => error.hint(),
+        }
+    }
 }
 
 /// The plan with everyone's true host; on plain machines with the devices that follow from it.

@@ -1,5 +1,6 @@
 //! What is said of strangers: the first few each, then counts. A port scanner must not fill a log.
 
+use crate::event::RunEvent;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -28,15 +29,15 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// Somebody was turned away; the line to say now, if any.
-    pub(super) fn turned_away(&mut self, peer: &str, why: &str, now: Instant) -> Option<String> {
+    /// Somebody was turned away; what to tell of it now, if anything.
+    pub(super) fn turned_away(&mut self, peer: &str, why: &str, now: Instant) -> Option<RunEvent> {
         let known = self.reasons.contains_key(why);
         if known || self.reasons.len() < REASONS {
             let of_reason = self.reasons.entry(why.to_owned()).or_default();
             if *of_reason < NAMED_PER_REASON && self.named < NAMED {
                 *of_reason += 1;
                 self.named += 1;
-                return Some(format!("a stranger at {peer} was turned away: {why}"));
+                return Some(RunEvent::Stranger { peer: peer.to_owned(), why: why.to_owned() });
             }
             *self.counted.entry(Some(why.to_owned())).or_default() += 1;
         } else {
@@ -53,25 +54,16 @@ impl Strangers {
         self.due
     }
 
-    /// The line with the counts, where it is due.
-    pub(super) fn summary(&mut self, now: Instant) -> Option<String> {
+    /// The counts, where they are due.
+    pub(super) fn summary(&mut self, now: Instant) -> Option<RunEvent> {
         self.due.filter(|due| *due <= now)?;
         self.due = None;
         self.summarised = true;
         let counted = std::mem::take(&mut self.counted);
-        let total: u64 = counted.values().sum();
-        let mut reasons: Vec<(u64, String)> = counted
-            .into_iter()
-            .map(|(why, count)| (count, why.unwrap_or_else(|| "for other reasons".to_owned())))
-            .collect();
-        reasons.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-        let reasons: Vec<String> = reasons.iter().map(|(count, why)| format!("{count} × {why}")).collect();
-        let plural = if total == 1 { " was" } else { "s were" };
-        Some(format!(
-            "{total} more stranger{plural} turned away: {}; the last at {}",
-            reasons.join(", "),
-            self.last_peer
-        ))
+        let count = counted.values().sum();
+        let mut reasons: Vec<(Option<String>, u64)> = counted.into_iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Some(RunEvent::Strangers { count, reasons, last_peer: self.last_peer.clone() })
     }
 }
 
@@ -84,28 +76,36 @@ mod tests {
     fn the_first_are_named_and_the_others_counted() {
         let start = Instant::now();
         let mut strangers = Strangers::default();
-        let mut lines = Vec::new();
+        let mut events = Vec::new();
         for number in 0..2000u64 {
             let now = start + Duration::from_millis(number * 5);
             let why = if number % 4 == 0 { "it has another key" } else { "it said nothing for 5 s" };
-            lines.extend(strangers.turned_away(&format!("peer {number}"), why, now));
-            lines.extend(strangers.summary(now));
+            events.extend(strangers.turned_away(&format!("peer {number}"), why, now));
+            events.extend(strangers.summary(now));
         }
-        lines.extend(strangers.summary(start + Duration::from_secs(60)));
+        events.extend(strangers.summary(start + Duration::from_secs(60)));
         assert_eq!(strangers.summary(start + Duration::from_secs(70)), None, "nothing more to say");
         assert_eq!(strangers.due(), None);
-        assert_eq!(lines[0], "a stranger at peer 0 was turned away: it has another key");
-        assert_eq!(lines.iter().filter(|line| line.starts_with("a stranger at ")).count(), 6);
-        assert_eq!(lines.len(), 8, "{lines:#?}");
-        assert!(lines[6].contains("151 × it said nothing for 5 s, 49 × it has another key"), "{}", lines[6]);
-        assert!(lines[7].starts_with("1794 more strangers were turned away: "), "{}", lines[7]);
-        assert!(lines[7].ends_with("; the last at peer 1999"), "{}", lines[7]);
-        // Still counted, but a new reason is worth a line.
+        let first = RunEvent::Stranger { peer: "peer 0".to_owned(), why: "it has another key".to_owned() };
+        assert_eq!(events[0], first);
+        assert_eq!(events.iter().filter(|event| matches!(event, RunEvent::Stranger { .. })).count(), 6);
+        assert_eq!(events.len(), 8, "{events:#?}");
+        let counts = |event: &RunEvent| match event {
+            RunEvent::Strangers { count, reasons, last_peer } => {
+                (*count, reasons.iter().map(|(_, count)| *count).collect::<Vec<u64>>(), last_peer.clone())
+            }
+            other => panic!("{other:?}"),
+        };
+        let (count, reasons, _) = counts(&events[6]);
+        assert_eq!((count, reasons), (200, vec![151, 49]));
+        let (count, _, last) = counts(&events[7]);
+        assert_eq!((count, last.as_str()), (1794, "peer 1999"));
+        // Still counted, but a new reason is worth a word.
         let later = start + Duration::from_secs(100);
         assert_eq!(strangers.turned_away("x", "it has another key", later), None);
         assert!(strangers.turned_away("x", "a new one", later).is_some());
-        let line = strangers.summary(later + SUMMARY).unwrap();
-        assert_eq!(line, "1 more stranger was turned away: 1 × it has another key; the last at x");
+        let event = strangers.summary(later + SUMMARY).unwrap();
+        assert_eq!(counts(&event), (1, vec![1], "x".to_owned()));
     }
 
     /// Whoever sends a different nonsense each time cannot make the memory grow.
@@ -117,6 +117,7 @@ mod tests {
             (0..10_000).filter_map(|n| strangers.turned_away("x", &format!("nonsense {n}"), now)).count();
         assert_eq!(named, REASONS);
         assert!(strangers.reasons.len() <= REASONS && strangers.counted.len() <= REASONS + 1);
-        assert!(strangers.summary(now + SUMMARY).unwrap().contains("9992 × for other reasons"));
+        let Some(RunEvent::Strangers { reasons, .. }) = strangers.summary(now + SUMMARY) else { panic!() };
+        assert_eq!(reasons, [(None, 9992)]);
     }
 }

@@ -1,6 +1,7 @@
 //! How long a meeting may take in all: one limit, whatever happens in it.
 
 use crate::clock;
+use crate::event::Waited;
 use std::time::{Duration, Instant};
 
 /// From the first look for a leader to the roster, whoever leads in the end. Time that the whole process was stopped
@@ -37,8 +38,8 @@ impl Wait {
         clock::now() >= self.end()
     }
 
-    /// `7 s of 60 s`
-    pub(super) fn so_far(&self, now: Instant) -> String {
-        format!("{} s of {} s", self.waited_at(now).as_secs(), self.limit.as_secs())
+    /// How much of it is over.
+    pub(super) fn so_far(&self, now: Instant) -> Waited {
+        Waited { waited: self.waited_at(now), limit: self.limit }
     }
 }

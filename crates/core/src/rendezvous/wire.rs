@@ -17,6 +17,8 @@
 
 use super::RendezvousError;
 use super::key::{Key, random_bytes};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::trace::OrLog;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,7 +56,7 @@ pub(super) enum Direction {
 pub enum WireError {
     #[error("it did not say what a rallypoint says")]
     NotRallypoint,
-    #[error("it is a rallypoint of another version; hint: use the same one everywhere")]
+    #[error("it is a rallypoint of another version")]
     OtherVersion,
     #[error("it has another key")]
     WrongKey,
@@ -70,6 +72,22 @@ pub enum WireError {
     Closed,
     #[error("the connection broke: {0}")]
     Broken(std::io::Error),
+}
+
+impl Hinted for WireError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            WireError::OtherVersion => Some(hint!("use the same one everywhere")),
+            WireError::NotRallypoint
+            | WireError::WrongKey
+            | WireError::Silent(_)
+            | WireError::TooLarge { .. }
+            | WireError::BadMac
+            | WireError::Nonsense(_)
+            | WireError::Closed
+            | WireError::Broken(_) => None,
+        }
+    }
 }
 
 impl From<std::io::Error> for WireError {

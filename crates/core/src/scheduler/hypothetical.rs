@@ -2,6 +2,8 @@
 
 use crate::allocation::{Allocation, Host, HostGpus, HostNames, Place, Slot, Source};
 use crate::devices::{Device, DeviceList};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::hostlist::{HostList, HostListError};
 use crate::roles::{MAX_MEMBERS, RoleRequest};
 use thiserror::Error;
@@ -26,16 +28,30 @@ pub struct Hypothesis {
 
 #[derive(Debug, Error)]
 pub enum HypothesisError {
-    #[error("--nodes {nodes}: {source}")]
+    #[error("the nodes {nodes}: {source}")]
     Nodes { nodes: String, source: HostListError },
-    #[error("--nodes names no host; hint: write a host list such as 'n[01-04]'")]
+    #[error("the nodes name no host")]
     NoHost,
-    #[error("--tasks-per-node 0 leaves nobody to run; hint: give at least 1")]
+    #[error("no task per node leaves nobody to run")]
     NoTask,
-    #[error("--nodes names {host} twice; hint: name each host once and use --tasks-per-node")]
+    #[error("the nodes name {host} twice")]
     Twice { host: String },
     #[error("{asked} members are more than {MAX_MEMBERS}")]
     TooMany { asked: u64 },
+}
+
+impl Hinted for HypothesisError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            HypothesisError::Nodes { source, .. } => source.hint(),
+            HypothesisError::NoHost => Some(hint!("write a host list such as 'n[01-04]'")),
+            HypothesisError::NoTask => Some(hint!("give at least 1")),
+            HypothesisError::Twice { .. } => {
+                Some(hint!("name each host once and use ", Setting::TasksPerNode))
+            }
+            HypothesisError::TooMany { .. } => None,
+        }
+    }
 }
 
 /// The allocation those hosts would be, ranks in blocks.

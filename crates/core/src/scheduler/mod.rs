@@ -24,12 +24,13 @@ pub use place::{MeetRequest, Place, PlaceError, PlaceRequest, place, ways};
 use crate::allocation::{Allocation, Source};
 use crate::devices::MaskError;
 use crate::environ::{Environ, EnvironError, MovedFiles};
+use crate::hint;
+use crate::hint::{AnyError, Hint, Hinted};
 use crate::plan::Plan;
 use crate::rendezvous::WayToMeet;
 use crate::roles::{RoleError, RoleRequest};
 use crate::supervise::{Launcher, Requeue};
 use crate::variables::Variable;
-use std::error::Error as StdError;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::path::Path;
@@ -115,7 +116,7 @@ pub trait Scheduler: Debug + Sync {
 }
 
 /// An error of a scheduler's room, with its own words.
-pub type SchedulerError = Box<dyn StdError + Send + Sync>;
+pub type SchedulerError = AnyError;
 
 /// Where a process stands among a scheduler's, for `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,10 +142,19 @@ pub struct LaunchRequest<'a> {
 /// Why a job cannot be put back into the queue.
 #[derive(Debug, Error)]
 pub enum RequeueError {
-    #[error("--requeue-on: {scheduler} has no queue that a job could ask to go back to")]
+    #[error("the job cannot be requeued: {scheduler} has no queue that a job could ask to go back to")]
     NoQueue { scheduler: &'static str },
-    #[error("--requeue-on: {program} is not on PATH; hint: PATH must have it where the job runs")]
+    #[error("the job cannot be requeued: {program} is not on PATH")]
     NoProgram { program: &'static str },
+}
+
+impl Hinted for RequeueError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            RequeueError::NoQueue { .. } => None,
+            RequeueError::NoProgram { .. } => Some(hint!("PATH must have it where the job runs")),
+        }
+    }
 }
 
 /// Which scheduler to believe in.
@@ -183,12 +193,22 @@ impl On {
 #[derive(Debug, Error)]
 pub enum AllocationError {
     /// In the words of the scheduler's own room.
-    #[error(transparent)]
+    #[error("{0}")]
     Scheduler(SchedulerError),
     #[error(transparent)]
     Mask(#[from] MaskError),
     #[error(transparent)]
     Roles(#[from] RoleError),
+}
+
+impl Hinted for AllocationError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            AllocationError::Scheduler(error) => error.hint(),
+            AllocationError::Mask(error) => error.hint(),
+            AllocationError::Roles(error) => error.hint(),
+        }
+    }
 }
 
 /// The scheduler of a name, as `--on` takes it.

@@ -2,6 +2,8 @@
 
 use super::{SCHEDULERS, SchedulerError};
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::plan::Plan;
 use crate::rendezvous::address::Address;
 use crate::rendezvous::directory::Directory;
@@ -42,23 +44,38 @@ pub struct Place {
 
 #[derive(Debug, Error)]
 pub enum PlaceError {
-    #[error(
-        "{world} members of {scheduler} have to meet; hint: give all of them the same --meet DIR, a directory that they share"
-    )]
+    #[error("{world} members of {scheduler} have to meet")]
     NoWay { world: u32, scheduler: &'static str },
-    #[error(
-        "inside an allocation of {hosts} hosts but not in a step; hint: start it with the scheduler's launcher (srun), one rallypoint per task"
-    )]
+    #[error("inside an allocation of {hosts} hosts but not in a step")]
     NotInStep { hosts: usize },
-    #[error("--meet {name}: no scheduler has such a way")]
+    #[error("no scheduler has a way to meet called {name}")]
     NoSuchWay { name: String },
     /// In the words of the scheduler's own room.
-    #[error(transparent)]
+    #[error("{0}")]
     Scheduler(SchedulerError),
     #[error(transparent)]
     Meeting(#[from] RendezvousError),
-    #[error("the working directory is not known: {0}; hint: give --meet DIR")]
+    #[error("the working directory is not known: {0}")]
     NoWorkingDirectory(std::io::Error),
+}
+
+impl Hinted for PlaceError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            PlaceError::NoWay { .. } => Some(hint!(
+                "give all of them the same ",
+                Setting::Meet.with("DIR"),
+                ", a directory that they share"
+            )),
+            PlaceError::NotInStep { .. } => {
+                Some(hint!("start it with the scheduler's launcher (srun), one rallypoint per task"))
+            }
+            PlaceError::NoSuchWay { .. } => None,
+            PlaceError::Scheduler(error) => error.hint(),
+            PlaceError::Meeting(error) => error.hint(),
+            PlaceError::NoWorkingDirectory(_) => Some(hint!("give ", Setting::Meet.with("DIR"))),
+        }
+    }
 }
 
 impl MeetRequest<'_> {

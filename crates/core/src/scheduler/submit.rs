@@ -3,9 +3,10 @@
 //! A scheduler tells its options as data ([`OptionSpec`]), so that a front end can offer them in its own way, and makes a
 //! [`Submission`] of what was given.
 
+use crate::hint;
+use crate::hint::{AnyError, Hint, Hinted, Setting};
 use crate::roles::RoleRequest;
 use std::collections::BTreeMap;
-use std::error::Error as StdError;
 use std::fmt::Debug;
 use std::io::Write;
 use std::path::Path;
@@ -63,7 +64,7 @@ pub trait Submission: Debug {
 }
 
 /// An error in the words of the scheduler's own room.
-pub type SubmitError = Box<dyn StdError + Send + Sync>;
+pub type SubmitError = AnyError;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -168,9 +169,7 @@ pub enum Told<'a> {
 
 #[derive(Debug, Error)]
 pub enum NotHandedIn {
-    #[error(
-        "{program} cannot be started: {source}; hint: submit from a machine that has {scheduler}'s commands, or look at it with --dry-run"
-    )]
+    #[error("{program} cannot be started: {source}")]
     NoProgram { program: &'static str, scheduler: &'static str, source: std::io::Error },
     #[error("{program} refuses the job: {reason}")]
     Refused { program: &'static str, reason: String },
@@ -178,6 +177,18 @@ pub enum NotHandedIn {
     NoId { program: &'static str, answer: String },
     #[error("{program} broke off: {source}")]
     BrokenOff { program: &'static str, source: std::io::Error },
+}
+
+impl Hinted for NotHandedIn {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            NotHandedIn::NoProgram { scheduler, .. } => Some(hint!(
+                format!("submit from a machine that has {scheduler}'s commands, or look at it with "),
+                Setting::DryRun
+            )),
+            NotHandedIn::Refused { .. } | NotHandedIn::NoId { .. } | NotHandedIn::BrokenOff { .. } => None,
+        }
+    }
 }
 
 /// Runs `program` with the script as its standard input. `id_of` finds the id in the answer.

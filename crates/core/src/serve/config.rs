@@ -9,6 +9,8 @@
 //! The text becomes the message's bytes straight away, by the table of fields below. Bytes of two messages one
 //! behind the other are the two merged, so flags are written behind a file's settings and win.
 
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use prost::bytes::BufMut;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use thiserror::Error;
@@ -84,12 +86,29 @@ const RPC_OPTIONS: &[Field] = &[
 pub enum ConfigTextError {
     #[error("line {line}: expected {expected}, found {found}")]
     Syntax { line: usize, expected: &'static str, found: String },
-    #[error("line {line}: unknown field {field:?}; hint: the fields here are {known}{}", if *top { "; for any other, give --config a serialized tensorflow.ConfigProto" } else { "" })]
+    #[error("line {line}: unknown field {field:?}")]
     UnknownField { line: usize, field: String, known: String, top: bool },
-    #[error("line {line}: {field} is given twice; hint: give it once")]
+    #[error("line {line}: {field} is given twice")]
     Twice { line: usize, field: &'static str },
     #[error("line {line}: {field} is {found}, expected {expected}")]
     Value { line: usize, field: &'static str, expected: &'static str, found: String },
+}
+
+impl Hinted for ConfigTextError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            ConfigTextError::UnknownField { known, top: true, .. } => Some(hint!(
+                format!("the fields here are {known}; for any other, give "),
+                Setting::Config,
+                " a serialized tensorflow.ConfigProto"
+            )),
+            ConfigTextError::UnknownField { known, top: false, .. } => {
+                Some(hint!(format!("the fields here are {known}")))
+            }
+            ConfigTextError::Twice { .. } => Some(hint!("give it once")),
+            ConfigTextError::Syntax { .. } | ConfigTextError::Value { .. } => None,
+        }
+    }
 }
 
 /// The serialized message that `text` describes.
@@ -431,7 +450,7 @@ mod tests {
             ("}", "found '}'"),
             ("allow_soft_placement:", "expected true or false"),
         ] {
-            let error = encode(text).expect_err(text).to_string();
+            let error = hint::in_full(&encode(text).expect_err(text));
             assert!(error.contains(says), "{text:?}: {error}");
         }
     }

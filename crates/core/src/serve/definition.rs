@@ -2,6 +2,8 @@
 
 use crate::check::{ConfigError, ConfigFile, Finding, Kind, Strategy, check, split_address};
 use crate::framework::server_def::{ClusterDef, JobDef, ServerDef};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use prost::Message;
 use thiserror::Error;
 
@@ -25,25 +27,32 @@ pub struct Definition {
 pub enum DefinitionError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("{}: {}; hint: {}", .0.file, .0.problem, .0.fix)]
+    #[error("{}: {}", .0.file, .0.problem)]
     Finding(Box<Finding>),
-    #[error(
-        "{file}: its task is an evaluator, which is no server; hint: it runs a program of its own, so start that"
-    )]
+    #[error("{file}: its task is an evaluator, which is no server")]
     Evaluator { file: String },
-    #[error("{file}: not a serialized tensorflow.ServerDef: {why}; hint: {hint}")]
-    NotServerDef { file: String, why: String, hint: &'static str },
-    #[error("{file}: the server is {role} {index}, but its cluster {has}; hint: {HINT}")]
+    #[error("{file}: not a serialized tensorflow.ServerDef: {why}")]
+    NotServerDef { file: String, why: String, hint: Hint },
+    #[error("{file}: the server is {role} {index}, but its cluster {has}")]
     NotInCluster { file: String, role: String, index: i32, has: String },
-    #[error(
-        "{file}: {role} {index} has the address {address:?}: {why}; hint: write host:port, with a port from 1 to 65535"
-    )]
+    #[error("{file}: {role} {index} has the address {address:?}: {why}")]
     Address { file: String, role: String, index: i32, address: String, why: &'static str },
 }
 
-const HINT: &str = "job_name and task_index must name one of the cluster's tasks";
-const BINARY_HINT: &str = "`rallypoint env --format server-def` makes one";
-const JSON_HINT: &str = "JSON such as TF_CONFIG's is given with --tf-config";
+impl Hinted for DefinitionError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            DefinitionError::Config(error) => error.hint(),
+            DefinitionError::Finding(finding) => Some(hint!(finding.fix.clone())),
+            DefinitionError::Evaluator { .. } => Some(hint!("it runs a program of its own, so start that")),
+            DefinitionError::NotServerDef { hint, .. } => Some(hint.clone()),
+            DefinitionError::NotInCluster { .. } => {
+                Some(hint!("job_name and task_index must name one of the cluster's tasks"))
+            }
+            DefinitionError::Address { .. } => Some(hint!("write host:port, with a port from 1 to 65535")),
+        }
+    }
+}
 
 impl Definition {
     /// From TF_CONFIG's text; `name` is for messages.
@@ -84,7 +93,10 @@ impl Definition {
         let bad = |why: String| DefinitionError::NotServerDef {
             file: name.to_owned(),
             why,
-            hint: if looks_like_json { JSON_HINT } else { BINARY_HINT },
+            hint: match looks_like_json {
+                true => hint!("JSON such as TF_CONFIG's is given with ", Setting::TfConfig),
+                false => hint!("`rallypoint env --format server-def` makes one"),
+            },
         };
         let definition = ServerDef::decode(bytes).map_err(|error| bad(error.to_string()))?;
         if definition.cluster.as_ref().is_none_or(|cluster| cluster.job.is_empty()) {
@@ -217,7 +229,7 @@ mod tests {
             ("[]", "expected an object at cluster"),
             ("", "not JSON"),
         ] {
-            let error = Definition::from_tf_config("f.json", text).unwrap_err().to_string();
+            let error = hint::in_full(&Definition::from_tf_config("f.json", text).unwrap_err());
             assert!(
                 error.contains(says) && error.contains("f.json") && error.contains("; hint: "),
                 "{text}: {error}"
@@ -248,7 +260,7 @@ mod tests {
             (server(vec![job("ps", "a:0")], "ps", 0), "port 0 is none"),
             (server(vec![job("ps", "a:1")], "ps", -1), "the server is ps -1"),
         ] {
-            let error = Definition::from_server_def("f.bin", &bytes).unwrap_err().to_string();
+            let error = hint::in_full(&Definition::from_server_def("f.bin", &bytes).unwrap_err());
             assert!(error.contains(says) && error.contains("; hint: "), "{error}");
         }
         let own_port = ServerDef {

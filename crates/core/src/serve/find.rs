@@ -4,6 +4,8 @@
 //! takes seconds.
 
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::process::{find_on_path, run_with_limit};
 use crate::variables as var;
 use std::ffi::OsString;
@@ -49,15 +51,23 @@ pub struct NotFound {
     pub looked: Vec<(String, String)>,
 }
 
+impl Hinted for NotFound {
+    fn hint(&self) -> Option<Hint> {
+        Some(hint!(
+            "activate its virtual environment, or give ",
+            Setting::Tensorflow.with("DIR"),
+            ", the folder with libtensorflow_cc.so.2"
+        ))
+    }
+}
+
 impl fmt::Display for NotFound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(NOT_FOUND)?;
         for (place, why) in &self.looked {
             write!(f, "\n  {place}: {why}")?;
         }
-        f.write_str(
-            "; hint: activate its virtual environment, or give --tensorflow DIR, the folder with libtensorflow_cc.so.2",
-        )
+        Ok(())
     }
 }
 
@@ -111,7 +121,7 @@ pub(crate) fn python(environ: &Environ) -> Option<PathBuf> {
 pub fn find(given: Option<&Path>, command: &[OsString], environ: &Environ) -> Result<Found, NotFound> {
     let mut search = Search { looked: Vec::new(), asked: Vec::new() };
     if let Some(given) = given {
-        let place = format!("--tensorflow {}", given.display());
+        let place = format!("as given, {}", given.display());
         return search.folders(&place, given_folders(given)).ok_or(NotFound { looked: search.looked });
     }
     search.everywhere(command, environ).ok_or(NotFound { looked: search.looked })
@@ -407,7 +417,7 @@ mod tests {
         assert_eq!(version_beside(&package).as_deref(), Some("2.21.0"));
         let error = find(Some(&scratch.0), &[], &nothing).unwrap_err().to_string();
         assert!(
-            error.contains(&format!("--tensorflow {}: no tensorflow there", scratch.0.display())),
+            error.contains(&format!("as given, {}: no tensorflow there", scratch.0.display())),
             "{error}"
         );
     }
@@ -438,7 +448,7 @@ mod tests {
         let environ = Environ::from_variables([("PATH", path), ("CONDA_PREFIX", "/no/conda")]);
         let error = find(None, &["python3".into()], &environ).unwrap_err();
         assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\n");
-        let text = error.to_string();
+        let text = hint::in_full(&error);
         for says in [
             "python3, which the command starts: it has no tensorflow",
             "VIRTUAL_ENV: not set",

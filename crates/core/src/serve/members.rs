@@ -1,6 +1,8 @@
 //! Members of a job that are servers without Python: `run --serve ps`.
 
 use crate::framework::Framework;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::job::Rules;
 use crate::roles::Role;
 use std::collections::BTreeSet;
@@ -19,18 +21,29 @@ pub struct Served {
 /// Roles that cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServedError {
-    #[error(
-        "--serve {role}: no member of this job has that role, there are {there}; hint: serve one of those"
-    )]
+    #[error("{role} cannot be served: no member of this job has that role, there are {there}")]
     NoSuchRole { role: Role, there: String },
-    #[error("--serve evaluator: an evaluator is no server; hint: it runs the command like the others")]
+    #[error("an evaluator is no server")]
     Evaluator,
     #[error(
-        "--serve {role}: its members decide when the job ends, and a server never ends by itself; hint: {hint}"
+        "{role} cannot be served: its members decide when the job ends, and a server never ends by itself"
     )]
-    NeverEnds { role: Role, hint: &'static str },
-    #[error("--serve starts TensorFlow's servers; hint: leave --framework out, or --serve")]
+    NeverEnds { role: Role, hint: Hint },
+    #[error("only TensorFlow has servers that can be served")]
     OtherFramework,
+}
+
+impl Hinted for ServedError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            ServedError::NoSuchRole { .. } => Some(hint!("serve one of those")),
+            ServedError::Evaluator => Some(hint!("it runs the command like the others")),
+            ServedError::NeverEnds { hint, .. } => Some(hint.clone()),
+            ServedError::OtherFramework => {
+                Some(hint!("leave ", Setting::Framework, " out, or ", Setting::Serve))
+            }
+        }
+    }
 }
 
 /// Looks whether these roles of a job can be served; `members` has a role per rank.
@@ -60,11 +73,13 @@ pub fn can_be_served(
         None => Ok(()),
         Some((role, _)) => {
             let hint = match role {
-                Role::Worker if !there.contains(&Role::Chief) => {
-                    "workers are served where TF 2's chief hands out the steps: give --chief; else serve ps alone"
-                }
-                Role::Chief => "the chief is the one that runs the program",
-                _ => "leave --until out, or serve other roles",
+                Role::Worker if !there.contains(&Role::Chief) => hint!(
+                    "workers are served where TF 2's chief hands out the steps: give ",
+                    Setting::Chief,
+                    "; else serve ps alone"
+                ),
+                Role::Chief => hint!("the chief is the one that runs the program"),
+                _ => hint!("leave ", Setting::Until, " out, or serve other roles"),
             };
             Err(ServedError::NeverEnds { role: role.clone(), hint })
         }
@@ -84,7 +99,7 @@ mod tests {
                 |text: &str| text.split(' ').map(|role| role.parse::<Role>().unwrap()).collect::<Vec<_>>();
             let rules = Rules { until, ..Rules::default() };
             can_be_served(&parse(roles).into_iter().collect(), &parse(members), &rules, &TensorFlow)
-                .map_err(|error| error.to_string())
+                .map_err(|error| hint::in_full(&error))
         };
         let auto = Until::Auto;
         assert_eq!(look("ps worker worker", "ps", auto), Ok(()));
@@ -95,21 +110,21 @@ mod tests {
                 "ps worker",
                 "ps worker",
                 auto,
-                "--serve worker: its members decide when the job ends, and a server never ends by itself; hint: workers are served where",
+                "worker cannot be served: its members decide when the job ends, and a server never ends by itself; hint: workers are served where",
             ),
-            ("chief worker", "worker", auto, "--serve worker: its members decide"),
+            ("chief worker", "worker", auto, "worker cannot be served: its members decide"),
             ("chief ps worker", "chief", auto, "the chief is the one that runs the program"),
             (
                 "ps worker",
                 "ps",
                 Until::All,
-                "--serve ps: its members decide when the job ends, and a server never ends by itself; hint: leave --until out",
+                "ps cannot be served: its members decide when the job ends, and a server never ends by itself; hint: leave --until out",
             ),
             (
                 "ps worker",
                 "chief",
                 auto,
-                "--serve chief: no member of this job has that role, there are ps, worker",
+                "chief cannot be served: no member of this job has that role, there are ps, worker",
             ),
             ("ps worker evaluator", "evaluator", auto, "an evaluator is no server"),
         ] {

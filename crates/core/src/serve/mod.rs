@@ -28,6 +28,8 @@ pub use native::{LoadError, Refused};
 pub use options::{Options, OptionsError};
 
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::network::{self, Listener};
 use crate::ports;
 use crate::variables as var;
@@ -43,22 +45,32 @@ const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
 pub enum ServeError {
-    #[error(
-        "port {port} is in use: {who} listens on it; hint: end that process, or give {member} another port"
-    )]
+    #[error("port {port} is in use: {who} listens on it")]
     PortInUse { port: u16, who: Listener, member: String },
-    #[error(
-        "port {port} cannot be had: {source}, and /proc does not tell whose it is; hint: another user's process may listen on it, or hold it for a server of its own; give {member} another port"
-    )]
+    #[error("port {port} cannot be had: {source}, and /proc does not tell whose it is")]
     PortTaken { port: u16, source: std::io::Error, member: String },
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("TensorFlow {version} does not start {member}: {refused}; hint: {hint}")]
-    Refused { version: String, member: String, refused: Refused, hint: &'static str },
-    #[error(
-        "TensorFlow {version} has started {member}, but nobody listens on port {port}; hint: TF_CPP_MIN_LOG_LEVEL=0 shows what it says"
-    )]
+    #[error("TensorFlow {version} does not start {member}: {refused}")]
+    Refused { version: String, member: String, refused: Refused, hint: Hint },
+    #[error("TensorFlow {version} has started {member}, but nobody listens on port {port}")]
     Silent { version: String, member: String, port: u16 },
+}
+
+impl Hinted for ServeError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            ServeError::PortInUse { member, .. } => {
+                Some(hint!(format!("end that process, or give {member} another port")))
+            }
+            ServeError::PortTaken { member, .. } => Some(hint!(format!(
+                "another user's process may listen on it, or hold it for a server of its own; give {member} another port"
+            ))),
+            ServeError::Load(error) => error.hint(),
+            ServeError::Refused { hint, .. } => Some(hint.clone()),
+            ServeError::Silent { .. } => Some(hint!("TF_CPP_MIN_LOG_LEVEL=0 shows what it says")),
+        }
+    }
 }
 
 /// A server that runs.
@@ -101,8 +113,10 @@ pub fn start(
     if let Err(refused) = tensorflow.start(definition.bytes()) {
         look_at_port(definition, reuse_port)?;
         let hint = match refused.message.contains("Could not parse") {
-            true => "the ServerDef or the --config in it is not what this version takes",
-            false => "TF_CPP_MIN_LOG_LEVEL=0 shows more of what it says",
+            true => {
+                hint!("the ServerDef or the ", Setting::Config, " in it is not what this version takes")
+            }
+            false => hint!("TF_CPP_MIN_LOG_LEVEL=0 shows more of what it says"),
         };
         return Err(ServeError::Refused { version, member: definition.member(), refused, hint });
     }

@@ -9,6 +9,8 @@
 )]
 
 use super::find::{Found, version_beside};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::process::is_ignored;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL};
 use std::collections::BTreeMap;
@@ -19,12 +21,21 @@ use thiserror::Error;
 /// A TensorFlow that cannot be used.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    #[error("{} cannot be loaded: {why}; hint: {hint}", library.display())]
+    #[error("{} cannot be loaded: {why}", library.display())]
     Open { library: PathBuf, why: String, hint: &'static str },
     #[error(
-        "{} has no {}: TensorFlow {version} cannot serve from C; hint: use 1.15 or later, from a wheel or with its C library", library.display(), missing.join(", ")
+        "{} has no {}: TensorFlow {version} cannot serve from C", library.display(), missing.join(", ")
     )]
     Symbols { library: PathBuf, missing: Vec<&'static str>, version: String },
+}
+
+impl Hinted for LoadError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            LoadError::Open { hint, .. } => Some(hint!(*hint)),
+            LoadError::Symbols { .. } => Some(hint!("use 1.15 or later, from a wheel or with its C library")),
+        }
+    }
 }
 
 /// What TensorFlow said: its code's name and its message.
@@ -33,6 +44,12 @@ pub enum LoadError {
 pub struct Refused {
     pub code: &'static str,
     pub message: String,
+}
+
+impl Hinted for Refused {
+    fn hint(&self) -> Option<Hint> {
+        None
+    }
 }
 
 /// Sets variables of this process. Only while it has a single thread.

@@ -4,6 +4,8 @@ use super::config::{ConfigTextError, encode, quote};
 use super::definition::Definition;
 use crate::environ::Environ;
 use crate::framework::ChildEnv;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::proxy::no_proxy;
 use crate::variables as var;
 use prost::Message;
@@ -28,14 +30,24 @@ pub struct Options {
 pub enum OptionsError {
     #[error("{file}: {source}")]
     Text { file: String, source: ConfigTextError },
-    #[error(
-        "{file}: neither text nor a serialized tensorflow.ConfigProto: {why}; hint: write lines such as intra_op_parallelism_threads: 4"
-    )]
+    #[error("{file}: neither text nor a serialized tensorflow.ConfigProto: {why}")]
     NotConfig { file: String, why: String },
-    #[error(
-        "--grpc-option {found}: expected NAME=VALUE without a comma; hint: write --grpc-option grpc.keepalive_time_ms=30000"
-    )]
+    #[error("gRPC's option {found}: expected NAME=VALUE without a comma")]
     GrpcOption { found: String },
+}
+
+impl Hinted for OptionsError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            OptionsError::Text { source, .. } => source.hint(),
+            OptionsError::NotConfig { .. } => {
+                Some(hint!("write lines such as intra_op_parallelism_threads: 4"))
+            }
+            OptionsError::GrpcOption { .. } => {
+                Some(hint!("write ", Setting::GrpcOption.with("grpc.keepalive_time_ms=30000")))
+            }
+        }
+    }
 }
 
 /// Reads any message, and keeps nothing of it.

@@ -6,14 +6,14 @@
 use super::conductor::Conductor;
 use super::event_loop::{ending, in_event_loop};
 use super::follower::follow;
-use super::following::in_short;
 use super::others::Others;
-use super::run::{Notice, Run, RunError, Talk, io, settled, tell};
+use super::run::{Run, RunError, Tell, io, settled};
 use super::signals::Signals;
 use crate::allocation::IndependentRestarts;
-use crate::events::JobEvent;
+use crate::event::RunEvent;
+use crate::hint;
 use crate::job::Job;
-use crate::outcome::Outcome;
+use crate::outcome::{Farewell, Outcome};
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
 use crate::rendezvous::{
@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Runs all members on this machine.
-pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<Outcome, RunError> {
+pub fn run_here(run: Run, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outcome, RunError> {
     let descriptors = DescriptorLimit::raise_for(run.plan.members().len(), 0)?;
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
@@ -46,7 +46,7 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, talk: Talk<'_>) -> Result<Outc
         let deadline = plan.deadline().or_else(|| spec.ask_deadline?(&environ));
         let roster = Roster::met(plan.with_deadline(deadline), endpoints)?;
         let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
-        let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, talk)?;
+        let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, tell)?;
         conductor.begin(signals.suspended);
         Ok(conductor.run(&mut signals).await)
     })
@@ -58,7 +58,7 @@ pub fn run_member(
     meeting: &Meeting,
     way: WayToMeet,
     guard: Option<OwnedFd>,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<Outcome, RunError> {
     // Any of them may come to lead the others.
     let descriptors = DescriptorLimit::raise_for(1, run.plan.members().len())?;
@@ -77,34 +77,32 @@ pub fn run_member(
             port.port(),
             run.spec.grace,
         )?;
-        talk(Notice::Line(format!("meeting: {}", way.name())));
-        if let Some(IndependentRestarts { previous_runs: 1.., others_retry: false }) = run.plan.restarts() {
-            let line = "this member has run before; if the job has failed since, nobody starts the others again (max_retries)";
-            talk(Notice::Line(line.to_owned()));
+        tell(RunEvent::Meeting { way: way.name().to_owned() });
+        if let Some(IndependentRestarts { previous_runs: runs @ 1.., others_retry: false }) =
+            run.plan.restarts()
+        {
+            tell(RunEvent::RanBefore { runs });
         }
         let mut wait = Wait::begin(join_request.timeout);
         loop {
-            let mut say = |progress| tell(&run.plan, progress, talk);
             let attended = tokio::select! {
-                attended = rendezvous::attend(way, &mut join_request, wait, &mut say) => attended?,
+                attended = rendezvous::attend(way, &mut join_request, &run.plan, wait, tell) => attended?,
                 number = ending(&mut signals) => return Err(RendezvousError::Interrupted(signal::name(number)).into()),
             };
             match attended {
                 Attended::Leader(leader) => {
-                    return lead(run, *leader, port, descriptors, &mut signals, talk).await;
+                    return lead(run, *leader, port, descriptors, &mut signals, tell).await;
                 }
                 Attended::Member { link, roster } => {
-                    return follow(run, link, roster, port, descriptors, &mut signals, talk).await;
+                    return follow(run, link, roster, port, descriptors, &mut signals, tell).await;
                 }
-                Attended::Over { code, summary } => {
-                    in_short(summary).into_iter().for_each(|line| talk(Notice::Failure(line)));
-                    if code == 0 || !run.plan.restarts().is_some_and(|restarts| restarts.others_retry) {
-                        talk(Notice::Line(format!("the job has ended with {code}, without this member")));
-                        return Ok(Outcome::Part { code });
+                Attended::Over { code, farewell } => {
+                    let others_retry = run.plan.restarts().is_some_and(|restarts| restarts.others_retry);
+                    let meets_again = code != 0 && others_retry;
+                    tell(RunEvent::AttemptOver { code, farewell: farewell.clone(), meets_again });
+                    if !meets_again {
+                        return Ok(Outcome::Part { code, farewell: Some(farewell) });
                     }
-                    talk(Notice::Line(format!(
-                        "that attempt has ended with {code}: meeting for the next one"
-                    )));
                     wait = Wait::begin(join_request.timeout);
                 }
             }
@@ -119,7 +117,7 @@ async fn lead(
     port: HeldPort,
     descriptors: DescriptorLimit,
     signals: &mut Signals,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<Outcome, RunError> {
     let started = Instant::now();
     // Only the leader asks: a scheduler that every member asked would have a lot to do.
@@ -128,7 +126,7 @@ async fn lead(
         leader.ask_deadline(move || ask(&environ));
     }
     let gathered = tokio::select! {
-        gathered = leader.gather(&run.plan, |progress| tell(&run.plan, progress, talk)) => gathered,
+        gathered = leader.gather(&run.plan, &mut *tell) => gathered,
         number = ending(signals) => Err(RendezvousError::Interrupted(signal::name(number))),
     };
     let Gathered { rank, met: Met { attempt, deadline, runs, members, remotes, roster: handout } } =
@@ -141,18 +139,16 @@ async fn lead(
         };
     let held = HashMap::from([(rank, port)]);
     let settled = settled(run, Some(rank), attempt, deadline, members);
-    let mut conductor = match Conductor::of(settled, held, descriptors, talk) {
+    let mut conductor = match Conductor::of(settled, held, descriptors, tell) {
         Ok(conductor) => conductor,
         Err(error) => {
-            leader.say_goodbye(remotes, error.code(), vec![error.to_string()]).await;
+            leader.say_goodbye(remotes, error.code(), Farewell::Error(hint::in_full(&error))).await;
             return Err(error);
         }
     };
     handout.hand_out(&remotes);
-    conductor.event(&JobEvent::Gathered {
-        world: conductor.roster.plan().world(),
-        seconds: started.elapsed().as_secs_f64(),
-    });
+    let world = conductor.roster.plan().world();
+    conductor.stream.emit(RunEvent::Gathered { world, seconds: started.elapsed() });
     conductor.others =
         Some(Others { leader, remotes, runs, latecomers: HashMap::new(), silent: Vec::new(), give_up: None });
     conductor.begin(signals.suspended);

@@ -6,25 +6,26 @@ use super::launch::prepare;
 use super::launcher::Step;
 use super::losses::Tally;
 use super::member::Happened;
-use super::others::{Others, receive, refuse};
-use super::report;
+use super::others::{Others, receive};
 use super::restarts::Restarts;
-use super::rollcall::{self, RollCall};
-use super::run::{LogErrors, Notice, Requeue, RunError, RunSpec, Talk, io};
+use super::rollcall::RollCall;
+use super::run::{LogErrors, Requeue, RunError, RunSpec, Tell, io};
 use super::signals::{Sensed, Signals, until};
 use super::silence::Silence;
-use super::standin::no_stand_in;
+use super::standin::is_not_found;
+use super::stream::Stream;
 use crate::clock;
 use crate::environ::Environ;
-use crate::events::{EventLog, JobEvent};
+use crate::event::RunEvent;
+use crate::event_log::EventLog;
 use crate::framework::Framework;
-use crate::job::{Action, Event, Job};
+use crate::job::{Action, Event, Job, Standing};
 use crate::lane::Loss;
-use crate::outcome::{End, Ended, Outcome};
+use crate::names::{Name, Names};
+use crate::outcome::{End, Ended, LostOutput, Outcome, Verdict};
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
-use crate::rendezvous::message::{Offer, ToLeader, ToMember};
-use crate::rendezvous::{Incoming, Remote};
+use crate::rendezvous::message::ToMember;
 use crate::roster::Roster;
 use crate::signal;
 use std::collections::HashMap;
@@ -38,25 +39,24 @@ const NEXT_WORD: Duration = Duration::from_secs(10);
 /// Does what the job decides, here and elsewhere.
 pub(super) struct Conductor<'a> {
     pub(super) roster: Roster,
-    job: Job,
+    pub(super) job: Job,
     executor: Executor,
     pub(super) others: Option<Others>,
     /// The step that this agent has started, if all members run there and none here.
     pub(super) step: Option<Step>,
-    events: EventLog,
-    grace: Duration,
+    pub(super) stream: Stream<'a>,
+    pub(super) grace: Duration,
     /// When all were asked to end, and when it is said who has not.
     stop: Option<(Instant, Instant)>,
-    own: Vec<u32>,
+    pub(super) own: Vec<u32>,
     restarts: Restarts,
     requeue: Option<Requeue>,
     lost: Tally,
     log_errors: LogErrors,
     roll_call: RollCall,
-    silence: Silence,
+    pub(super) silence: Silence,
     framework: &'static dyn Framework,
     over: bool,
-    talk: Talk<'a>,
 }
 
 impl<'a> Conductor<'a> {
@@ -65,11 +65,11 @@ impl<'a> Conductor<'a> {
         settled: Result<(Roster, Environ, RunSpec), RunError>,
         held: HashMap<u32, HeldPort>,
         descriptors: DescriptorLimit,
-        talk: Talk<'a>,
+        tell: Tell<'a>,
     ) -> Result<Conductor<'a>, RunError> {
         let (roster, environ, spec) = settled?;
         let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
-        Conductor::new(roster, job, held, descriptors, &spec, &environ, talk)
+        Conductor::new(roster, job, held, descriptors, &spec, &environ, tell)
     }
 
     pub(super) fn new(
@@ -79,22 +79,22 @@ impl<'a> Conductor<'a> {
         descriptors: DescriptorLimit,
         spec: &RunSpec,
         environ: &Environ,
-        talk: Talk<'a>,
+        tell: Tell<'a>,
     ) -> Result<Conductor<'a>, RunError> {
         let mut own: Vec<u32> = held.keys().copied().collect();
         own.sort_unstable();
-        let (executor, losses) = prepare(&roster, held, descriptors, spec, environ, talk)?;
+        let (executor, losses) = prepare(&roster, held, descriptors, spec, environ, tell)?;
         let named = spec.events.as_ref().map(|file| format!("--events {}", file.display()));
-        let events = EventLog::create(spec.events.as_deref(), &losses)
+        let log = EventLog::create(spec.events.as_deref(), &losses)
             .map_err(io(named.as_deref().unwrap_or("--events")))?;
-        let world = roster.plan().members().len();
+        let (world, attempt) = (roster.plan().members().len(), roster.plan().attempt());
         Ok(Conductor {
             roster,
             job,
             executor,
             others: None,
             step: None,
-            events,
+            stream: Stream::new(log, attempt, tell),
             grace: spec.grace,
             stop: None,
             own,
@@ -106,12 +106,17 @@ impl<'a> Conductor<'a> {
             silence: Silence::new(world, clock::now()),
             framework: spec.framework,
             over: false,
-            talk,
         })
     }
 
-    pub(super) fn event(&mut self, event: &JobEvent<'_>) {
-        self.events.write(self.roster.plan().attempt(), event);
+    /// Who a member is.
+    pub(super) fn name(&self, rank: u32) -> Name {
+        self.job.members()[rank as usize].member.clone()
+    }
+
+    /// Where it runs, `?` if nobody knows.
+    pub(super) fn host(&self, rank: u32) -> String {
+        self.job.members()[rank as usize].host.clone().unwrap_or_else(|| "?".to_owned())
     }
 
     /// Starts all that run here; they stand still where the job does (Ctrl-Z while the others came).
@@ -124,8 +129,10 @@ impl<'a> Conductor<'a> {
 
     fn start(&mut self) {
         let plan = self.roster.plan();
-        self.events.write(plan.attempt(), &report::roster(&self.roster));
-        (self.talk)(Notice::Start(report::start_line(plan, SystemTime::now())));
+        let left = plan.deadline().and_then(|end| end.duration_since(SystemTime::now()).ok());
+        let begun = RunEvent::Begun { world: plan.world(), hosts: plan.hosts().len() as u32, left };
+        self.stream.emit(RunEvent::of_roster(&self.roster));
+        self.stream.emit(begun);
         for rank in self.own.clone() {
             if self.over {
                 break;
@@ -149,8 +156,8 @@ impl<'a> Conductor<'a> {
                     Sensed::Suspend(on) => self.suspend(on),
                     Sensed::Signal(number) => {
                         if signal::ends_the_job(number) {
-                            let line = signal::told(number, self.job.was_signalled());
-                            (self.talk)(Notice::Line(line));
+                            let again = self.job.was_signalled();
+                            self.stream.emit(RunEvent::Signal { signal: number, again });
                         }
                         self.apply(Event::Signal(number));
                     }
@@ -171,21 +178,10 @@ impl<'a> Conductor<'a> {
             }
         }
         let Conductor {
-            roster,
-            job,
-            executor,
-            others,
-            step,
-            events,
-            grace,
-            requeue,
-            lost,
-            log_errors,
-            talk,
-            ..
+            roster, job, executor, others, step, stream, grace, requeue, lost, log_errors, ..
         } = self;
         let closing =
-            Closing { roster, job, executor, others, step, events, grace, requeue, lost, log_errors, talk };
+            Closing { roster, job, executor, others, step, stream, grace, requeue, lost, log_errors };
         closing.close(signals).await
     }
 
@@ -201,8 +197,10 @@ impl<'a> Conductor<'a> {
     /// Says who has finished and who still runs, now and then.
     fn call_the_roll(&mut self) {
         if self.roll_call.is_due(self.job.waits_for_some(), clock::now()) {
-            let line = rollcall::line(self.roster.plan(), &self.job.standing());
-            (self.talk)(Notice::Line(line));
+            let Standing { finished, running } = self.job.standing();
+            let plan = self.roster.plan();
+            let (finished, running) = (Names::of(plan, &finished), Names::of(plan, &running));
+            self.stream.emit(RunEvent::RollCall { finished, running });
         }
     }
 
@@ -224,40 +222,33 @@ impl<'a> Conductor<'a> {
                 Happened::Ended { rank, ended } => self.apply(Event::Ended { rank, ended }),
                 Happened::OutputLost(loss) => self.output_lost(loss),
                 Happened::NoStandIn { rank, why } => {
-                    let line = no_stand_in(&self.roster.plan().members()[rank as usize], &why);
-                    (self.talk)(Notice::Failure(line));
+                    let (member, not_found) = (self.name(rank), is_not_found(&why));
+                    self.stream.emit(RunEvent::NoStandIn { member, why, not_found });
                 }
             }
         }
     }
 
-    fn output_lost(&mut self, loss: Loss) {
-        let (path, why) = (loss.path.clone(), loss.why.clone());
-        // Seldom, the event too: it may be the events that are lost.
-        if let Some((line, bytes)) = self.lost.add(loss, clock::now()) {
-            let event = JobEvent::OutputLost { path: &path, bytes, why: &why };
-            self.events.write(self.roster.plan().attempt(), &event);
-            (self.talk)(Notice::Failure(line));
+    pub(super) fn output_lost(&mut self, loss: Loss) {
+        // Seldom: it may be the events that are lost.
+        if let Some((LostOutput { path, bytes, why }, again)) = self.lost.add(loss, clock::now()) {
+            self.stream.emit(RunEvent::OutputLost { path, bytes, why, again });
         }
     }
 
-    fn started(&mut self, rank: u32, pid: u32, served: bool) {
-        let member = &self.roster.plan().members()[rank as usize];
-        let host = self.roster.plan().host(member).unwrap_or("?");
-        let (role, index) = (member.role.as_str(), member.index);
-        let event = JobEvent::Started { rank, role, index, host, pid, served };
-        self.events.write(self.roster.plan().attempt(), &event);
+    pub(super) fn started(&mut self, rank: u32, pid: u32, served: bool) {
+        let (member, host) = (self.name(rank), self.host(rank));
+        self.stream.emit(RunEvent::Started { member, host, pid, served });
         self.apply(Event::Started { rank, pid, served });
     }
 
-    fn listening(&mut self, rank: u32) {
-        let member = &self.roster.plan().members()[rank as usize];
-        let event = JobEvent::Listening { rank, role: member.role.as_str(), index: member.index };
-        self.events.write(self.roster.plan().attempt(), &event);
+    pub(super) fn listening(&mut self, rank: u32) {
+        let member = self.name(rank);
+        self.stream.emit(RunEvent::Listening { member });
         self.apply(Event::Listening { rank });
     }
 
-    fn apply(&mut self, event: Event) {
+    pub(super) fn apply(&mut self, event: Event) {
         let ended = match &event {
             Event::Ended { rank, .. } | Event::Lost { rank, .. } => {
                 Some(*rank).filter(|rank| self.job.is_alive(*rank))
@@ -270,32 +261,19 @@ impl<'a> Conductor<'a> {
         if let (Some(rank), false) =
             (ended, actions.iter().any(|action| matches!(action, Action::Restart(_))))
         {
-            self.log_end(rank);
+            let ended = RunEvent::of_end(&self.job.members()[rank as usize]);
+            ended.into_iter().for_each(|event| self.stream.emit(event));
         }
         for action in actions {
             self.perform(action);
         }
     }
 
-    fn log_end(&mut self, rank: u32) {
-        let member = &self.roster.plan().members()[rank as usize];
-        let outcome = &self.job.members()[rank as usize];
-        let Some(Ended { end, .. }) = &outcome.ended else { return };
-        if let Some(event) = report::end(member, outcome) {
-            self.events.write(self.roster.plan().attempt(), &event);
-        }
-        if !end.is_success() && !outcome.stopped {
-            (self.talk)(Notice::Line(format!("{member} has failed: {end}")));
-        }
-    }
-
     fn perform(&mut self, action: Action) {
         match action {
             Action::Restart(rank) => {
-                let member = &self.roster.plan().members()[rank as usize];
-                let event = JobEvent::Restarted { rank, role: member.role.as_str(), index: member.index };
-                self.events.write(self.roster.plan().attempt(), &event);
-                (self.talk)(Notice::Line(format!("{member} failed and is started again")));
+                let member = self.name(rank);
+                self.stream.emit(RunEvent::Restarted { member });
                 let before = self.job.members()[rank as usize].restarts.saturating_sub(1);
                 self.restarts.add(rank, before, clock::now());
             }
@@ -335,7 +313,7 @@ impl<'a> Conductor<'a> {
         let before = step.ended().is_some();
         strays.iter().for_each(|reaped| step.note(reaped));
         if let (false, Some(end)) = (before, step.ended()) {
-            (self.talk)(Notice::Line(format!("{end} while members were running: stopping")));
+            self.stream.emit(RunEvent::StepEnded { launcher: step.name.to_owned(), end });
             self.apply(Event::SignalElsewhere(libc::SIGTERM));
         }
     }
@@ -361,88 +339,6 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    fn say(&self, rank: u32, message: ToMember) {
-        if let Some(remote) = self.others.as_ref().and_then(|others| others.remotes.get(rank)) {
-            remote.send(message);
-        }
-    }
-
-    fn say_all(&self, message: &ToMember) {
-        for remote in self.others.iter().flat_map(|others| others.remotes.values()) {
-            remote.send(message.clone());
-        }
-    }
-
-    fn incoming(&mut self, incoming: Option<Incoming>) {
-        let Some(incoming) = incoming else { return };
-        match incoming {
-            Incoming::Offer { offer, remote } => self.latecomer(&offer, remote),
-            Incoming::Strangers { line } => (self.talk)(Notice::Line(line)),
-            Incoming::Gone { connection, why } => {
-                let Some(others) = &mut self.others else { return };
-                others.latecomers.remove(&connection);
-                if let Some(rank) = others.remotes.hang_up(connection) {
-                    self.apply(Event::Lost { rank, why: format!("its agent is gone: {why}") });
-                }
-            }
-            Incoming::Message { connection, message } => {
-                let rank = self.others.as_ref().and_then(|others| others.remotes.rank_of(connection));
-                let Some(rank) = rank else { return };
-                match message {
-                    ToLeader::Started { pid, served } => self.started(rank, pid, served),
-                    ToLeader::Listening => self.listening(rank),
-                    ToLeader::Wrote => self.silence.heard(rank, clock::now()),
-                    ToLeader::Ended(ended) => self.apply(Event::Ended { rank, ended }),
-                    ToLeader::OutputLost { path, bytes, why } => {
-                        let member = &self.roster.plan().members()[rank as usize];
-                        let host = self.roster.plan().host(member).unwrap_or("?");
-                        self.output_lost(Loss { path: format!("{path} on {host}"), bytes, why });
-                    }
-                    ToLeader::Interrupted { signal } => {
-                        let member = &self.roster.plan().members()[rank as usize];
-                        (self.talk)(Notice::Line(format!(
-                            "{} came to {member}: stopping",
-                            signal::name(signal)
-                        )));
-                        self.apply(Event::SignalElsewhere(signal));
-                    }
-                    ToLeader::Failed { code, why } => {
-                        let ended = Ended::without_process(End::AgentFailed { code, why });
-                        self.apply(Event::Ended { rank, ended });
-                    }
-                    ToLeader::Alive | ToLeader::Offer(_) => {}
-                }
-            }
-        }
-    }
-
-    /// Somebody comes when all have come already. One that the scheduler has started again means that its
-    /// earlier run is over, even if we have not noticed; it belongs to the next attempt.
-    fn latecomer(&mut self, offer: &Offer, remote: Remote) {
-        let Some(others) = &mut self.others else { return };
-        let known = offer.rank.filter(|_| others.leader.is_for_this_job(offer));
-        let Some(rank) = known else { return refuse(&remote) };
-        match others.runs.get_mut(rank as usize) {
-            Some(runs) if offer.runs > *runs => *runs = offer.runs,
-            _ => return refuse(&remote),
-        }
-        let member = &self.roster.plan().members()[rank as usize];
-        let why = format!("{member} was started again on {} while its job runs", offer.host);
-        (self.talk)(Notice::Line(why.clone()));
-        remote.send(ToMember::Later {
-            why: "an earlier attempt of this job still runs; waiting for its end".to_owned(),
-        });
-        others.latecomers.insert(remote.connection, remote);
-        if let Some(earlier) = others.remotes.remove(rank) {
-            earlier.send(ToMember::Stop { grace_ms: self.grace.as_millis() as u64 });
-        }
-        if self.own.contains(&rank) {
-            self.apply(Event::SignalElsewhere(signal::TERMINATE));
-        } else {
-            self.apply(Event::Lost { rank, why });
-        }
-    }
-
     /// Nobody writes anything: says what is known, and what it may be.
     fn break_the_silence(&mut self) {
         let now = clock::now();
@@ -458,8 +354,8 @@ impl<'a> Conductor<'a> {
             }
         }
         if let Some(lasts) = self.silence.is_due(now) {
-            let lines = self.silence.lines(self.roster.plan(), &self.job, self.framework, lasts, now);
-            lines.into_iter().for_each(|line| (self.talk)(Notice::Line(line)));
+            let known = self.silence.known(self.roster.plan(), &self.job, self.framework, lasts, now);
+            self.stream.emit(RunEvent::Silent(Box::new(known)));
         }
     }
 
@@ -472,35 +368,9 @@ impl<'a> Conductor<'a> {
         let world = self.roster.plan().world();
         let lingering: Vec<u32> = (0..world).filter(|&rank| self.job.is_alive(rank)).collect();
         if !left.is_zero() && !lingering.is_empty() {
-            let line = report::still_ending(self.roster.plan(), &lingering, left, self.job.verdict());
-            (self.talk)(Notice::Line(line));
-        }
-    }
-
-    fn give_up_on_the_silent(&mut self) {
-        let Some(others) = &mut self.others else { return };
-        if others.give_up.is_none_or(|at| clock::now() < at) {
-            return;
-        }
-        others.give_up = None;
-        let silent: Vec<u32> = others.remotes.ranks().collect();
-        for rank in silent {
-            if self.job.members()[rank as usize].ended.is_none() {
-                // It is told how it went, but its answer is not waited for: it has had its time.
-                self.unheard(rank);
-                let why = "its agent did not report its end in time".to_owned();
-                self.apply(Event::Lost { rank, why });
-            }
-        }
-    }
-
-    /// Gives up on an agent that does not answer.
-    fn unheard(&mut self, rank: u32) {
-        if let Some(others) = &mut self.others
-            && let Some(remote) = others.remotes.remove(rank)
-        {
-            remote.send(ToMember::Kill);
-            others.silent.push(remote);
+            let members = Names::of(self.roster.plan(), &lingering);
+            let interrupted = matches!(self.job.verdict(), Some(Verdict::Interrupted(_)));
+            self.stream.emit(RunEvent::Lingering { members, kill_in: left, interrupted });
         }
     }
 }

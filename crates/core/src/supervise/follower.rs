@@ -3,14 +3,17 @@
 use super::executor::{Executor, Finished};
 use super::following::{Action, Following, Heard};
 use super::launch::prepare;
-use super::losses::{NOT_SHOWN, Tally};
+use super::losses::Tally;
 use super::patience::Patience;
-use super::run::{LogErrors, Notice, Run, RunError, RunSpec, Talk, settled};
+use super::run::{LogErrors, Run, RunError, RunSpec, Tell, settled};
 use super::signals::{Signals, until};
 use super::silence::Reports;
-use super::standin::no_stand_in;
+use super::standin::is_not_found;
 use crate::clock;
-use crate::outcome::{Outcome, OwnCode};
+use crate::event::RunEvent;
+use crate::hint;
+use crate::names::Name;
+use crate::outcome::{LostOutput, Outcome, OwnCode};
 use crate::plan::Member;
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
@@ -28,38 +31,41 @@ pub(super) async fn follow(
     port: HeldPort,
     descriptors: DescriptorLimit,
     signals: &mut Signals,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<Outcome, RunError> {
     let rank = link.rank;
-    let (roster, executor, spec) = match ready(run, rank, &columns, port, descriptors, talk) {
+    let (roster, executor, spec) = match ready(run, rank, &columns, port, descriptors, tell) {
         Ok(ready) => ready,
         Err(error) => {
-            link.fail(error.code(), error.to_string()).await;
+            link.fail(error.code(), hint::in_full(&error)).await;
             return Err(error);
         }
     };
     let member = &roster.plan().members()[rank as usize];
-    talk(Notice::Start(format!("this is {member}")));
-    let mut follower = Follower { following: Following::new(spec.grace), link, executor, member, talk };
+    tell(RunEvent::Joined { member: Name::of(member) });
+    let mut follower = Follower { following: Following::new(spec.grace), link, executor, member, tell };
     follower.perform(Action::Suspend(signals.suspended));
     follower.perform(Action::Start);
     let code = follower.run(signals).await;
     // The leader has its last word when the connection ends: it stays until this agent does.
-    let Follower { executor, talk, link: _link, .. } = follower;
+    let Follower { following, executor, tell, link: _link, .. } = follower;
     let limit = executor.stop_limit().filter(|_| code == OwnCode::Interrupted.code());
     let (patience, deadline) = Patience::new(limit, spec.grace);
     let Finished { drained, mut heard, .. } = patience.heed(signals, executor.finish_all(&deadline)).await;
     if !drained.shown {
-        talk(Notice::Failure(NOT_SHOWN.to_owned()));
+        tell(RunEvent::NotShown);
     }
     // Too late for the leader to hear.
     let mut lost = Tally::default();
     for loss in std::iter::from_fn(|| heard.try_recv().ok()).chain(drained.lost) {
         lost.add(loss, clock::now());
     }
-    lost.lines().into_iter().for_each(|line| talk(Notice::Failure(line)));
+    for LostOutput { path, bytes, why } in lost.all() {
+        tell(RunEvent::OutputLost { path, bytes, why, again: true });
+    }
     let has_failed = code == 0 && !lost.is_empty() && spec.log_errors == LogErrors::Fail;
-    Ok(Outcome::Part { code: if has_failed { OwnCode::OutputLost.code() } else { code } })
+    let code = if has_failed { OwnCode::OutputLost.code() } else { code };
+    Ok(Outcome::Part { code, farewell: following.farewell })
 }
 
 /// Does what [`Following`] decides.
@@ -68,7 +74,7 @@ struct Follower<'a> {
     link: Link,
     executor: Executor,
     member: &'a Member,
-    talk: Talk<'a>,
+    tell: Tell<'a>,
 }
 
 impl Follower<'_> {
@@ -113,8 +119,11 @@ impl Follower<'_> {
     fn perform(&mut self, action: Action) {
         let rank = self.member.rank;
         match action {
-            Action::Say(notice) => (self.talk)(notice),
-            Action::SayNoStandIn(why) => (self.talk)(Notice::Failure(no_stand_in(self.member, &why))),
+            Action::Say(event) => (self.tell)(event),
+            Action::NoStandIn(why) => {
+                let (member, not_found) = (Name::of(self.member), is_not_found(&why));
+                (self.tell)(RunEvent::NoStandIn { member, why, not_found });
+            }
             Action::Tell(message) => self.link.send(message),
             Action::Start => {
                 if let Some(happened) = self.executor.start(rank) {
@@ -137,7 +146,7 @@ fn ready(
     columns: &Columns,
     port: HeldPort,
     descriptors: DescriptorLimit,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<(Roster, Executor, RunSpec), RunError> {
     let members = columns
         .members(run.plan.world())
@@ -145,6 +154,6 @@ fn ready(
     let deadline =
         columns.deadline.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
     let (roster, environ, spec) = settled(run, Some(rank), columns.attempt, deadline, members)?;
-    let (executor, _) = prepare(&roster, HashMap::from([(rank, port)]), descriptors, &spec, &environ, talk)?;
+    let (executor, _) = prepare(&roster, HashMap::from([(rank, port)]), descriptors, &spec, &environ, tell)?;
     Ok((roster, executor, spec))
 }

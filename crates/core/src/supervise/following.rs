@@ -2,10 +2,11 @@
 
 use super::losses::Unsent;
 use super::member::Happened;
-use super::run::Notice;
+
 use super::signals::Sensed;
+use crate::event::RunEvent;
 use crate::lane::Loss;
-use crate::outcome::OwnCode;
+use crate::outcome::{Farewell, OwnCode};
 use crate::rendezvous::message::{ToLeader, ToMember};
 use crate::signal;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub(super) struct Following {
     /// What the member has to end, where this agent stops it.
     grace: Duration,
     unsent: Unsent,
+    /// What the leader said in the end.
+    pub(super) farewell: Option<Farewell>,
 }
 
 /// Something that a follower hears.
@@ -47,9 +50,9 @@ pub(super) enum Heard {
 /// What is to be done.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
-    Say(Notice),
+    Say(RunEvent),
     /// No server can stand in for the member, and why.
-    SayNoStandIn(String),
+    NoStandIn(String),
     Tell(ToLeader),
     Start,
     StandIn,
@@ -63,7 +66,7 @@ impl Following {
     /// The leader has handed out the roster, and the member is about to start.
     pub(super) fn new(grace: Duration) -> Following {
         let state = State::Led { ended: false, interrupted: false };
-        Following { state, grace, unsent: Unsent::default() }
+        Following { state, grace, unsent: Unsent::default(), farewell: None }
     }
 
     /// What follows from something that was heard.
@@ -76,8 +79,7 @@ impl Following {
             Heard::Leader(message) => self.obey(message),
             Heard::LeaderLost(why) => {
                 self.leader_lost();
-                let line = format!("the leader is lost ({why}): stopping");
-                vec![Action::Say(Notice::Failure(line)), Action::Stop(self.grace)]
+                vec![Action::Say(RunEvent::LeaderLostWhileRunning { why }), Action::Stop(self.grace)]
             }
             Heard::Member(happened) => self.report(happened, now),
             Heard::Wrote if matches!(self.state, State::Alone { .. }) => Vec::new(),
@@ -105,10 +107,10 @@ impl Following {
         | State::Dismissed { interrupted, .. }
         | State::Over { interrupted, .. }) = &mut self.state;
         if std::mem::replace(interrupted, true) {
-            return vec![Action::Say(Notice::Line(signal::told(number, true))), Action::Kill];
+            return vec![Action::Say(RunEvent::Signal { signal: number, again: true }), Action::Kill];
         }
         vec![
-            Action::Say(Notice::Line(signal::told(number, false))),
+            Action::Say(RunEvent::Signal { signal: number, again: false }),
             Action::Stop(self.grace),
             Action::Tell(ToLeader::Interrupted { signal: number }),
         ]
@@ -128,11 +130,11 @@ impl Following {
                 Action::Start
             }
             ToMember::StandIn => Action::StandIn,
-            ToMember::Goodbye { code, summary } => return self.dismissed(code, summary),
+            ToMember::Goodbye { code, farewell } => return self.dismissed(code, farewell),
             ToMember::Signal { .. }
             | ToMember::Welcome { .. }
             | ToMember::Refused { .. }
-            | ToMember::Later { .. }
+            | ToMember::Later
             | ToMember::Waiting { .. }
             | ToMember::Roster(_)
             | ToMember::Alive => return Vec::new(),
@@ -140,9 +142,9 @@ impl Following {
     }
 
     /// Nothing more will come from the leader; a member that still runs ends now.
-    fn dismissed(&mut self, code: u8, summary: Vec<String>) -> Vec<Action> {
-        let verdict = in_short(summary).map(|line| Action::Say(Notice::Verdict(line)));
-        let mut actions: Vec<Action> = verdict.into_iter().collect();
+    fn dismissed(&mut self, code: u8, farewell: Farewell) -> Vec<Action> {
+        self.farewell = Some(farewell.clone());
+        let mut actions = vec![Action::Say(RunEvent::Told { code, farewell })];
         if let State::Led { ended, interrupted } = self.state {
             self.state = if ended {
                 State::Over { code, interrupted }
@@ -193,7 +195,7 @@ impl Following {
                 actions.push(Action::Tell(ToLeader::Ended(ended)));
                 actions
             }
-            Happened::NoStandIn { why, .. } => vec![Action::SayNoStandIn(why)],
+            Happened::NoStandIn { why, .. } => vec![Action::NoStandIn(why)],
         }
     }
 
@@ -204,13 +206,6 @@ impl Following {
             .map(|Loss { path, bytes, why }| Action::Tell(ToLeader::OutputLost { path, bytes, why }))
             .collect()
     }
-}
-
-/// Why the job failed, on one line: the leader says all of it, and of many agents everyone would.
-pub(super) fn in_short(summary: Vec<String>) -> Option<String> {
-    let is_all = summary.len() == 1;
-    let first = summary.into_iter().next()?;
-    Some(if is_all { first } else { format!("{first}; see the leader's lines") })
 }
 
 #[cfg(test)]
@@ -234,7 +229,7 @@ mod tests {
     }
 
     fn goodbye(code: u8) -> Heard {
-        Heard::Leader(ToMember::Goodbye { code, summary: Vec::new() })
+        Heard::Leader(ToMember::Goodbye { code, farewell: Farewell::Error("it is over".to_owned()) })
     }
 
     fn exit() -> Ended {
@@ -256,28 +251,19 @@ mod tests {
     #[test]
     fn what_is_done() {
         use Action::{Kill, Say, StandIn, Start, Stop, Suspend, Tell};
-        let came = |name: &str| Say(Notice::Line(format!("{name} came: stopping")));
-        let again = |name: &str| Say(Notice::Line(format!("{name} came again: killing")));
+        let came = |signal| Say(RunEvent::Signal { signal, again: false });
+        let again = |signal| Say(RunEvent::Signal { signal, again: true });
         let interrupted = |signal| Tell(ToLeader::Interrupted { signal });
-        let verdict = |line: &str| vec![Say(Notice::Verdict(line.to_owned()))];
-        let says = |lines: &[&str]| {
-            let summary = lines.iter().map(|line| (*line).to_owned()).collect();
-            Heard::Leader(ToMember::Goodbye { code: 1, summary })
-        };
-        let leader_is_lost = || {
-            vec![Say(Notice::Failure("the leader is lost (it hung up): stopping".to_owned())), Stop(GRACE)]
-        };
+        let told = |code| Say(RunEvent::Told { code, farewell: Farewell::Error("it is over".to_owned()) });
+        let leader_is_lost =
+            || vec![Say(RunEvent::LeaderLostWhileRunning { why: "it hung up".to_owned() }), Stop(GRACE)];
         let table = [
             ("a child", vec![Heard::Sensed(Sensed::Child)], vec![]),
             ("stand still", vec![Heard::Sensed(Sensed::Suspend(true))], vec![Suspend(true)]),
             ("a warning", vec![signal(SIGUSR1)], vec![Action::Signal(SIGUSR1)]),
-            ("a signal", vec![signal(SIGTERM)], vec![came("SIGTERM"), Stop(GRACE), interrupted(SIGTERM)]),
-            ("a second one", vec![signal(SIGTERM), signal(SIGINT)], vec![again("SIGINT"), Kill]),
-            (
-                "a second one, alone",
-                vec![signal(SIGTERM), lost(), signal(SIGINT)],
-                vec![again("SIGINT"), Kill],
-            ),
+            ("a signal", vec![signal(SIGTERM)], vec![came(SIGTERM), Stop(GRACE), interrupted(SIGTERM)]),
+            ("a second one", vec![signal(SIGTERM), signal(SIGINT)], vec![again(SIGINT), Kill]),
+            ("a second one, alone", vec![signal(SIGTERM), lost(), signal(SIGINT)], vec![again(SIGINT), Kill]),
             ("the leader warns", vec![passed_on(SIGUSR1)], vec![Action::Signal(SIGUSR1)]),
             ("the leader stands still", vec![passed_on(libc::SIGTSTP)], vec![Suspend(true)]),
             ("the leader goes on", vec![passed_on(libc::SIGCONT)], vec![Suspend(false)]),
@@ -293,10 +279,8 @@ mod tests {
             ("a sign of life", vec![Heard::Leader(ToMember::Alive)], vec![]),
             ("the leader is lost", vec![lost()], leader_is_lost()),
             ("the leader is lost after the end", vec![ended(), lost()], leader_is_lost()),
-            ("goodbye", vec![ended(), goodbye(0)], vec![]),
-            ("goodbye too early", vec![goodbye(0)], vec![Kill]),
-            ("why", vec![ended(), says(&["worker 1 failed"])], verdict("worker 1 failed")),
-            ("in short", vec![ended(), says(&["a", "b"])], verdict("a; see the leader's lines")),
+            ("goodbye", vec![ended(), goodbye(0)], vec![told(0)]),
+            ("goodbye too early", vec![goodbye(3)], vec![told(3), Kill]),
         ];
         for (what, heard, expected) in table {
             assert_eq!(last(heard).0, expected, "{what}");
@@ -319,7 +303,7 @@ mod tests {
             (
                 "nobody stands in",
                 vec![Heard::Member(Happened::NoStandIn { rank: 1, why: "no".to_owned() })],
-                vec![Action::SayNoStandIn("no".to_owned())],
+                vec![Action::NoStandIn("no".to_owned())],
             ),
         ];
         for (what, heard, expected) in table {

@@ -73,27 +73,17 @@ impl Watched {
             Watched::Killed { agent, .. } | Watched::Overdue { agent, .. } => Some(*agent),
         }
     }
-
-    /// What to tell people.
-    pub fn message(&self) -> Option<String> {
-        match self {
-            Watched::Ended(_) => None,
-            Watched::Killed { agent, signal, left } => Some(format!(
-                "the agent (pid {agent}) was ended by {}; {left} processes of the job were ended",
-                signal::name(*signal)
-            )),
-            Watched::Overdue { agent, limit } => Some(format!(
-                "the agent (pid {agent}) did not end within {} s of being asked to; it was ended, and all of the job",
-                limit.as_secs()
-            )),
-        }
-    }
 }
 
 /// Under `ulimit -f` a write that is too long is from now on an error that can be told, not an end. Before anything is
 /// written; members have it as usual.
 pub fn survive_file_limits() -> io::Result<()> {
     calls::ignore(libc::SIGXFSZ)
+}
+
+/// Signals by which the process that has started us asks for the end count, even if it ignores them itself.
+pub fn heed_the_caller() -> io::Result<()> {
+    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT].into_iter().try_for_each(calls::heed)
 }
 
 /// Splits the process. Must be called while there is a single thread. `grace` is the members'.

@@ -3,9 +3,10 @@
 use super::executor::Executor;
 use super::member::Launch;
 use super::output::Output;
-use super::run::{Notice, RunError, RunSpec, Talk, io};
+use super::run::{RunError, RunSpec, Tell, io};
 use super::standin::StandIns;
 use crate::environ::Environ;
+use crate::event::RunEvent;
 use crate::framework::{Extras, child_env};
 use crate::lane::Losses;
 use crate::ports::HeldPort;
@@ -22,7 +23,7 @@ pub(super) fn prepare(
     descriptors: DescriptorLimit,
     spec: &RunSpec,
     environ: &Environ,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<(Executor, Losses), RunError> {
     let plan = roster.plan();
     let roster_file = spec.private.join("roster.json");
@@ -43,7 +44,7 @@ pub(super) fn prepare(
         };
         let child = child_env(spec.framework, roster, member, environ, &extras)?;
         if launches.is_empty() {
-            child.notes.iter().for_each(|note| talk(Notice::Line(note.clone())));
+            child.notes.iter().for_each(|note| tell(RunEvent::Note { text: note.clone() }));
         }
         let served = spec.served.as_ref().filter(|served| served.roles.contains(&member.role));
         launches.push(Launch {

@@ -3,6 +3,7 @@
 use super::run::{RunError, io};
 use super::signals::{Sensed, Signals};
 use crate::clock;
+use crate::outcome::End;
 use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
 use crate::rendezvous::{Contact, RendezvousError};
@@ -30,7 +31,7 @@ pub struct Launcher {
 /// The step's launcher, which runs.
 #[derive(Debug)]
 pub(super) struct Step {
-    name: &'static str,
+    pub(super) name: &'static str,
     pid: u32,
     ended: Option<Result<u8, i32>>,
 }
@@ -83,8 +84,11 @@ impl Step {
     }
 
     /// How the launcher ended, if it has.
-    pub(super) fn ended(&self) -> Option<String> {
-        self.ended.map(|end| format!("{} ended {}", self.name, describe(end)))
+    pub(super) fn ended(&self) -> Option<End> {
+        self.ended.map(|end| match end {
+            Ok(code) => End::Exited(code),
+            Err(signal) => End::Killed(signal),
+        })
     }
 
     /// Waits until the launcher has ended; asks it to, when it takes too long.

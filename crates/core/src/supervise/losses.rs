@@ -1,12 +1,10 @@
 //! Output that could not be written: who is told what, and when.
 
 use crate::lane::Loss;
+use crate::outcome::LostOutput;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What is said where a terminal or a pipe takes no more.
-pub(super) const NOT_SHOWN: &str =
-    "the end of what members wrote is not shown: whoever reads it has stopped, or is too slow";
 /// How often it is said again, of a file that goes on losing.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -51,37 +49,30 @@ impl Tally {
         self.lost.is_empty()
     }
 
-    /// Adds a loss; the line to say about it, and how much it is by now, where it is time for one.
-    pub(super) fn add(&mut self, loss: Loss, now: Instant) -> Option<(String, u64)> {
+    /// Adds a loss; how much of that file is lost by now, and whether that was told before, where it is time to tell.
+    pub(super) fn add(&mut self, loss: Loss, now: Instant) -> Option<(LostOutput, bool)> {
         let Loss { path, bytes, why } = loss;
-        match self.lost.get_mut(&path) {
-            None => {
-                let line = line(&path, bytes, &why);
-                self.lost.insert(path, Lost { bytes, why, told: now });
-                Some((format!("{line}; still trying"), bytes))
-            }
+        let before = self.lost.get_mut(&path);
+        let again = before.is_some();
+        let lost = match before {
             Some(lost) => {
                 lost.bytes += bytes;
-                let due = now.saturating_duration_since(lost.told) >= AGAIN;
-                due.then(|| {
-                    lost.told = now;
-                    (format!("{} in all; still trying", line(&path, lost.bytes, &lost.why)), lost.bytes)
-                })
+                if now.saturating_duration_since(lost.told) < AGAIN {
+                    return None;
+                }
+                lost.told = now;
+                lost
             }
-        }
+            None => self.lost.entry(path.clone()).or_insert(Lost { bytes, why, told: now }),
+        };
+        Some((LostOutput { path, bytes: lost.bytes, why: lost.why.clone() }, again))
     }
 
-    /// What was lost in the end, one line per path.
-    pub(super) fn lines(&self) -> Vec<String> {
-        self.lost.iter().map(|(path, lost)| line(path, lost.bytes, &lost.why)).collect()
-    }
-}
-
-fn line(path: &str, bytes: u64, why: &str) -> String {
-    match bytes {
-        0 => format!("output is lost: {path}: {why}"),
-        1 => format!("1 byte of output is lost: {path}: {why}"),
-        bytes => format!("{bytes} bytes of output are lost: {path}: {why}"),
+    /// What was lost in the end, by path.
+    pub(super) fn all(&self) -> Vec<LostOutput> {
+        let lost = self.lost.iter();
+        lost.map(|(path, lost)| LostOutput { path: path.clone(), bytes: lost.bytes, why: lost.why.clone() })
+            .collect()
     }
 }
 
@@ -97,12 +88,14 @@ mod tests {
             let loss = Loss { path: "logs/worker-0.out".to_owned(), bytes, why: "no space".to_owned() };
             tally.add(loss, start + Duration::from_secs(seconds))
         };
-        let first = "10 bytes of output are lost: logs/worker-0.out: no space; still trying";
-        assert_eq!(lose(10, 0), Some((first.to_owned(), 10)));
+        let told = |bytes, again| {
+            let (path, why) = ("logs/worker-0.out".to_owned(), "no space".to_owned());
+            Some((LostOutput { path, bytes, why }, again))
+        };
+        assert_eq!(lose(10, 0), told(10, false));
         assert_eq!(lose(10, 1), None);
-        let again = "30 bytes of output are lost: logs/worker-0.out: no space in all; still trying";
-        assert_eq!(lose(10, 31), Some((again.to_owned(), 30)));
+        assert_eq!(lose(10, 31), told(30, true));
         assert_eq!(lose(1, 32), None);
-        assert_eq!(tally.lines(), ["31 bytes of output are lost: logs/worker-0.out: no space"]);
+        assert_eq!(tally.all().iter().map(|lost| lost.bytes).collect::<Vec<_>>(), [31]);
     }
 }

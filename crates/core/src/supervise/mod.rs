@@ -6,7 +6,7 @@
 //! | `run` | what a run is, what is told of it, and what can go wrong |
 //! | `agent`, `event_loop` | all members here, or one of many |
 //! | `conductor` | the event loop that decides, for all members here or as the leader |
-//! | `others` | the members that other agents run |
+//! | `others`, `leading` | the members that other agents run, and what is said to them |
 //! | `closing` | the end of a job: everyone is told, and what it came to is said |
 //! | `follower` | the event loop of one member that follows the leader |
 //! | `following` | what it does with what it hears |
@@ -15,7 +15,7 @@
 //! | `executor`, `member` | this agent's own members: start, stop, reap |
 //! | `stop` | how they are stopped: asked, given a grace, killed |
 //! | `restarts` | who is started again, and when |
-//! | `report` | what is said and written of a job while it runs |
+//! | `stream` | the one stream of events: to the file, and to whoever listens |
 //! | `output`, `log_file`, `losses` | what they write, and what of it could not be written |
 //! | `patience` | how long the last of it is waited for |
 //! | `standin` | servers that stand in for members that have finished |
@@ -33,13 +33,13 @@ mod following;
 pub mod guard;
 mod launch;
 mod launcher;
+mod leading;
 mod log_file;
 mod losses;
 mod member;
 mod others;
 mod output;
 mod patience;
-mod report;
 mod restarts;
 mod rollcall;
 mod run;
@@ -48,10 +48,11 @@ mod silence;
 mod standin;
 mod step;
 mod stop;
+mod stream;
 
 pub use agent::{run_here, run_member};
 pub use launcher::Launcher;
 pub use output::OutputStyle;
-pub use run::{ClosingRow, LogErrors, Notice, Requeue, Run, RunError, RunSpec};
+pub use run::{LogErrors, Requeue, Run, RunError, RunSpec};
 pub use standin::StandInCommand;
 pub use step::run_step;

@@ -1,5 +1,8 @@
 //! The members that other agents run, as their leader sees them.
 
+use crate::hint;
+use crate::hint::Setting;
+use crate::outcome::Whole;
 use crate::rendezvous::message::ToMember;
 use crate::rendezvous::{Incoming, Leader, Remote, Remotes};
 use std::collections::HashMap;
@@ -26,15 +29,16 @@ pub(super) struct Others {
 
 /// Somebody comes when the job runs, and does not belong to it.
 pub(super) fn refuse(remote: &Remote) {
-    let why = "the job is running already; hint: another job needs another --meet directory or --job name";
-    remote.send(ToMember::Refused { why: why.to_owned() });
+    let hint = hint!("another job needs another ", Setting::Meet, " directory or ", Setting::Job, " name");
+    let why = hint::together("the job is running already".to_owned(), Some(&hint));
+    remote.send(ToMember::Refused { why });
 }
 
 /// Tells all agents how it went, and waits a moment for them to hang up.
-pub(super) async fn say_goodbye(others: &mut Option<Others>, code: u8, summary: &[String]) {
+pub(super) async fn say_goodbye(others: &mut Option<Others>, whole: &Whole) {
     let Some(mut others) = others.take() else { return };
     for remote in others.remotes.values().chain(others.latecomers.values()).chain(&others.silent) {
-        remote.send(ToMember::Goodbye { code, summary: summary.to_vec() });
+        remote.send(ToMember::Goodbye { code: whole.verdict.code(), farewell: whole.farewell() });
     }
     let hang_up = async {
         while !(others.remotes.is_empty() && others.latecomers.is_empty()) {

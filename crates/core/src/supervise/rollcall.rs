@@ -2,9 +2,6 @@
 //!
 //! Somebody who watches a job in which one member takes long, or hangs, sees whom all wait for.
 
-use crate::job::Standing;
-use crate::plan::Plan;
-use crate::rendezvous::describe;
 use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_secs(60);
@@ -33,12 +30,6 @@ impl RollCall {
         }
         false
     }
-}
-
-/// `finished: worker 0 (rank 1); still running: worker 1 (rank 2)`
-pub(super) fn line(plan: &Plan, standing: &Standing) -> String {
-    let Standing { finished, running } = standing;
-    format!("finished: {}; still running: {}", describe(plan, finished), describe(plan, running))
 }
 
 #[cfg(test)]

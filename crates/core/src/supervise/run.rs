@@ -3,14 +3,17 @@
 use super::output::OutputStyle;
 use super::standin::StandInCommand;
 use crate::environ::Environ;
+use crate::event::RunEvent;
 use crate::framework::{Framework, FrameworkError};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::job::{Rules, Until};
 use crate::outcome::OwnCode;
 use crate::plan::Plan;
 use crate::ports::{HandOver, PortChoice, PortError};
 use crate::process::TooFewDescriptors;
 use crate::rendezvous::message::Seat;
-use crate::rendezvous::{self, Progress, RendezvousError, SettleError};
+use crate::rendezvous::{self, RendezvousError, SettleError};
 use crate::roster::{Addressing, Roster, RosterError};
 use crate::serve::members::Served;
 use std::ffi::OsString;
@@ -77,37 +80,6 @@ pub struct Run {
     pub spec: RunSpec,
 }
 
-/// What a person may want to hear.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Notice {
-    Waiting {
-        come: u32,
-        world: u32,
-        missing: String,
-        waited: Option<(Duration, Duration)>,
-    },
-    Line(String),
-    /// What went wrong here, a line at a time.
-    Failure(String),
-    /// Why the job failed, as the leader tells everyone.
-    Verdict(String),
-    /// All have come and the members start.
-    Start(String),
-    /// How every member ended.
-    Closing(Vec<ClosingRow>),
-}
-
-/// A row of the closing table.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ClosingRow {
-    pub member: String,
-    pub host: String,
-    pub pid: Option<u32>,
-    pub end: String,
-    pub seconds: Option<f64>,
-    pub peak_kib: Option<u64>,
-}
-
 #[derive(Debug, Error)]
 pub enum RunError {
     #[error(transparent)]
@@ -122,16 +94,39 @@ pub enum RunError {
     Roster(#[from] RosterError),
     #[error(transparent)]
     Address(#[from] crate::address::AddressError),
-    #[error("nobody has the role that --until waits for; hint: --until all waits for everyone")]
+    #[error("nobody has the role that the end waits for")]
     NobodyDecides,
-    #[error(
-        "nobody trains, so the job would never end: a ps serves, an evaluator waits for checkpoints; hint: give --workers N or --chief, or --until all if these members end by themselves"
-    )]
+    #[error("nobody trains, so the job would never end: a ps serves, an evaluator waits for checkpoints")]
     NobodyTrains,
     #[error(transparent)]
     TooFewDescriptors(#[from] TooFewDescriptors),
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
+}
+
+impl Hinted for RunError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            RunError::Meeting(error) => error.hint(),
+            RunError::Port(error) => error.hint(),
+            RunError::Framework(error) => error.hint(),
+            RunError::Settle(error) => error.hint(),
+            RunError::Roster(error) => error.hint(),
+            RunError::Address(error) => error.hint(),
+            RunError::NobodyDecides => Some(hint!(Setting::Until.with("all"), " waits for everyone")),
+            RunError::NobodyTrains => Some(hint!(
+                "give ",
+                Setting::Workers.with("N"),
+                " or ",
+                Setting::Chief,
+                ", or ",
+                Setting::Until.with("all"),
+                " if these members end by themselves"
+            )),
+            RunError::TooFewDescriptors(error) => error.hint(),
+            RunError::Io { .. } => None,
+        }
+    }
 }
 
 impl RunError {
@@ -172,7 +167,8 @@ impl RunError {
     }
 }
 
-pub(super) type Talk<'a> = &'a mut dyn FnMut(Notice);
+/// Who hears what happens: the one stream of events.
+pub(super) type Tell<'a> = &'a mut dyn FnMut(RunEvent);
 
 pub(super) fn io(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
     let what = what.to_owned();
@@ -191,14 +187,4 @@ pub(super) fn settled(
     let plan = plan.in_attempt(attempt).with_deadline(deadline);
     let roster = rendezvous::settle(plan, environ.cpus, rank, members)?;
     Ok((roster, environ, spec))
-}
-
-/// What there is to tell while members meet.
-pub(super) fn tell(plan: &Plan, progress: Progress, talk: Talk<'_>) {
-    match progress {
-        Progress::Waiting { come, world, missing, waited, limit } => {
-            talk(Notice::Waiting { come, world, missing, waited: Some((waited, limit)) });
-        }
-        other => other.line(plan).into_iter().for_each(|line| talk(Notice::Line(line))),
-    }
 }

@@ -4,10 +4,11 @@
 //! So the leader says something, once after a minute without any output and then more and more seldom; training
 //! that is silent on purpose is told three times in its life.
 
+use crate::event::{LastWriter, Silent, Suspicion};
 use crate::framework::Framework;
 use crate::job::Job;
+use crate::names::Names;
 use crate::plan::Plan;
-use crate::rendezvous::describe;
 use crate::roles::Role;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,7 +20,6 @@ const PATIENCE: [Duration; 3] =
 /// How often a follower looks whether its member has written, and how often it tells.
 const LOOK: Duration = Duration::from_secs(5);
 const TELL: Duration = Duration::from_secs(30);
-const PAGE: &str = "docs/guides/it-hangs.md";
 
 /// When a member has last written something; its pumps keep it up to date.
 pub(super) type LastOutput = Rc<Cell<Option<Instant>>>;
@@ -66,15 +66,15 @@ impl Silence {
         Some(now.saturating_duration_since(self.since))
     }
 
-    /// What to say about it.
-    pub(super) fn lines(
+    /// What is known of it.
+    pub(super) fn known(
         &self,
         plan: &Plan,
         job: &Job,
         framework: &dyn Framework,
         lasts: Duration,
         now: Instant,
-    ) -> Vec<String> {
+    ) -> Silent {
         let all: Vec<View> = (0..plan.world())
             .map(|rank| View {
                 rank,
@@ -84,7 +84,7 @@ impl Silence {
                 wrote: self.last[rank as usize].map(|at| now.saturating_duration_since(at)),
             })
             .collect();
-        lines(plan, framework, &all, lasts)
+        known(plan, framework, &all, lasts)
     }
 }
 
@@ -130,71 +130,51 @@ struct View {
     wrote: Option<Duration>,
 }
 
-/// What is known, what it may be, and where to read on.
-fn lines(plan: &Plan, framework: &dyn Framework, all: &[View], lasts: Duration) -> Vec<String> {
-    let some = |is_it: &dyn Fn(&View) -> bool| -> Vec<u32> {
-        all.iter().filter(|view| is_it(view)).map(|view| view.rank).collect()
+/// What is known, and what it may be.
+fn known(plan: &Plan, framework: &dyn Framework, all: &[View], silent: Duration) -> Silent {
+    let some = |is_it: &dyn Fn(&View) -> bool| -> Names {
+        let ranks: Vec<u32> = all.iter().filter(|view| is_it(view)).map(|view| view.rank).collect();
+        Names::of(plan, &ranks)
     };
-    let mut lines = vec![format!("no member has written anything for {}", time(lasts))];
-    let mut know = |what: &str, ranks: &[u32]| {
-        if !ranks.is_empty() {
-            let who = if ranks.len() == all.len() { "all members".to_owned() } else { describe(plan, ranks) };
-            lines.push(format!("  {what}: {who}"));
-        }
-    };
-    know("not started", &some(&|view| view.alive && !view.started));
-    know("ended", &some(&|view| !view.alive));
-    know("never wrote anything", &some(&|view| view.wrote.is_none()));
-    let tensorflow = framework.has_servers();
-    let deaf = some(&|view| view.alive && view.started && !view.listens);
-    if tensorflow {
-        know("listening at their addresses", &some(&|view| view.alive && view.listens));
-        know("running, and not listening", &deaf);
+    // Members of other frameworks listen nowhere, or only the first does.
+    let listen = framework.has_servers();
+    let not_listening = some(&|view| view.alive && view.started && !view.listens);
+    let last = all.iter().filter(|view| view.wrote.is_some()).min_by_key(|view| view.wrote);
+    Silent {
+        silent,
+        world: plan.world(),
+        not_started: some(&|view| view.alive && !view.started),
+        ended: some(&|view| !view.alive),
+        never_wrote: some(&|view| view.wrote.is_none()),
+        listening: listen.then(|| some(&|view| view.alive && view.listens)),
+        last: last.map(|view| LastWriter {
+            member: Names::of(plan, &[view.rank]),
+            ago: view.wrote.unwrap_or_default(),
+        }),
+        suspicions: suspicions(plan, listen, all, !not_listening.is_empty()),
+        not_listening: listen.then_some(not_listening),
     }
-    if let Some(last) = all.iter().filter(|view| view.wrote.is_some()).min_by_key(|view| view.wrote) {
-        let ago = time(last.wrote.unwrap_or_default());
-        lines.push(format!("  last to write: {}, {ago} ago", describe(plan, &[last.rank])));
-    }
-    let may_be = suspicions(plan, tensorflow, all, !deaf.is_empty());
-    lines.extend(may_be.into_iter().map(|suspicion| format!("  it may be {suspicion}")));
-    lines.push(format!("  or nothing is wrong, and it computes; if not, read {PAGE}"));
-    lines
 }
 
-fn suspicions(plan: &Plan, tensorflow: bool, all: &[View], some_are_deaf: bool) -> Vec<&'static str> {
+fn suspicions(plan: &Plan, tensorflow: bool, all: &[View], some_are_deaf: bool) -> Vec<Suspicion> {
     let has = |role: Role| plan.members().iter().any(|member| member.role == role);
     let some_have_ended = all.iter().any(|view| !view.alive);
     let mut found = Vec::new();
     if some_have_ended && tensorflow && has(Role::Ps) {
-        found.push(
-            "that somebody waits for a member that has ended; hint: --stand-in on with --tensorflow DIR, or --until first",
-        );
+        found.push(Suspicion::WaitsForEndedServer);
     } else if some_have_ended {
-        found.push("that somebody waits for a member that has ended; hint: --until first");
+        found.push(Suspicion::WaitsForEnded);
     }
     if tensorflow && some_are_deaf && all.len() > 1 {
-        found.push(
-            "that all others wait for those who do not listen: do they still load, or wait themselves?",
-        );
+        found.push(Suspicion::WaitsForListeners);
     }
     // Whoever has ended has trained, or failed: a role that was forgotten lets nobody come so far.
     let may_be_forgotten = tensorflow && !has(Role::Chief) && !some_are_deaf && !some_have_ended;
-    if may_be_forgotten && has(Role::Ps) {
-        found.push("a coordinator of TensorFlow 2 without a chief: then all members serve, and nobody trains; hint: --chief");
+    if may_be_forgotten {
+        found.push(if has(Role::Ps) { Suspicion::NoChief } else { Suspicion::NoParameterServers });
     }
-    if may_be_forgotten && !has(Role::Ps) {
-        found.push("a program of TensorFlow 1 without parameter servers; hint: --ps 1");
-    }
-    found.push("what Python keeps in its buffer; hint: PYTHONUNBUFFERED=1");
+    found.push(Suspicion::Buffered);
     found
-}
-
-/// `60 s`, `5 min`
-fn time(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds / 60),
-    }
 }
 
 #[cfg(test)]
@@ -244,7 +224,7 @@ mod tests {
         assert!(reports.is_due(Some(after(59)), after(85)));
     }
 
-    fn view(roles: &str, framework: &dyn Framework, change: impl Fn(&mut View)) -> String {
+    fn view(roles: &str, framework: &dyn Framework, change: impl Fn(&mut View)) -> Silent {
         let roles = RoleRequest::List(roles.parse().unwrap());
         let nodes = Hypothesis {
             nodes: "n1".to_owned(),
@@ -261,54 +241,38 @@ mod tests {
                 view
             })
             .collect();
-        lines(&plan, framework, &views, Duration::from_secs(60)).join("\n")
+        known(&plan, framework, &views, Duration::from_secs(60))
     }
 
     #[test]
     fn roles_that_may_have_been_forgotten() {
-        let text = view("ps,worker*2", &TensorFlow, |_| {});
-        assert_eq!(
-            text,
-            "no member has written anything for 60 s\n  \
-             never wrote anything: all members\n  \
-             listening at their addresses: all members\n  \
-             it may be a coordinator of TensorFlow 2 without a chief: then all members serve, and nobody trains; hint: --chief\n  \
-             it may be what Python keeps in its buffer; hint: PYTHONUNBUFFERED=1\n  \
-             or nothing is wrong, and it computes; if not, read docs/guides/it-hangs.md"
-        );
-        assert!(view("worker*2", &TensorFlow, |_| {}).contains("hint: --ps 1"));
-        let complete = view("chief,ps,worker", &TensorFlow, |_| {});
-        assert!(!complete.contains("--chief") && !complete.contains("--ps"), "{complete}");
+        use Suspicion::{Buffered, NoChief, NoParameterServers};
+        let no_chief = view("ps,worker*2", &TensorFlow, |_| {});
+        assert_eq!(no_chief.suspicions, [NoChief, Buffered]);
+        assert_eq!((no_chief.never_wrote.count(), no_chief.world), (3, 3));
+        assert_eq!(no_chief.listening.map(|names| names.count()), Some(3));
+        assert_eq!(view("worker*2", &TensorFlow, |_| {}).suspicions, [NoParameterServers, Buffered]);
+        assert_eq!(view("chief,ps,worker", &TensorFlow, |_| {}).suspicions, [Buffered]);
     }
 
     #[test]
     fn who_does_not_listen_and_who_has_ended() {
+        use Suspicion::{Buffered, WaitsForEnded, WaitsForEndedServer, WaitsForListeners};
         let deaf = view("ps,worker*2", &TensorFlow, |view| view.listens = view.rank != 2);
-        assert!(deaf.contains("running, and not listening: worker 1 (rank 2, n1)"), "{deaf}");
-        assert!(deaf.contains("wait for those who do not listen") && !deaf.contains("--chief"), "{deaf}");
+        assert_eq!(deaf.not_listening.unwrap().to_string(), "worker 1 (rank 2, n1)");
+        assert_eq!(deaf.suspicions, [WaitsForListeners, Buffered]);
         let ended = view("ps,worker*2", &TensorFlow, |view| {
             view.alive = view.rank != 1;
             view.wrote = (view.rank == 1).then(|| Duration::from_secs(150));
         });
-        assert!(ended.contains("ended: worker 0 (rank 1, n1)"), "{ended}");
-        assert!(ended.contains("last to write: worker 0 (rank 1, n1), 2 min ago"), "{ended}");
-        let suspicions: Vec<&str> =
-            ended.lines().filter_map(|line| line.strip_prefix("  it may be ")).collect();
-        assert_eq!(
-            suspicions,
-            [
-                "that somebody waits for a member that has ended; hint: --stand-in on with --tensorflow DIR, or --until first",
-                "what Python keeps in its buffer; hint: PYTHONUNBUFFERED=1",
-            ],
-            "one that has ended has had its chief"
-        );
+        assert_eq!(ended.ended.to_string(), "worker 0 (rank 1, n1)");
+        let last = ended.last.unwrap();
+        assert_eq!((last.member.to_string(), last.ago.as_secs()), ("worker 0 (rank 1, n1)".to_owned(), 150));
+        assert_eq!(ended.suspicions, [WaitsForEndedServer, Buffered], "one that has ended has had its chief");
         let mirrored = view("worker*2", &TensorFlow, |view| view.alive = view.rank != 1);
-        assert!(
-            mirrored.contains("that has ended; hint: --until first") && !mirrored.contains("--ps"),
-            "{mirrored}"
-        );
+        assert_eq!(mirrored.suspicions, [WaitsForEnded, Buffered]);
         // Torch's ranks listen nowhere but the first.
         let torch = view("worker*2", &Torch, |view| view.listens = view.rank == 0);
-        assert!(!torch.contains("listen") && !torch.contains("--ps"), "{torch}");
+        assert_eq!((torch.listening, torch.not_listening, torch.suspicions), (None, None, vec![Buffered]));
     }
 }

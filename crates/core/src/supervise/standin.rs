@@ -9,7 +9,6 @@
 
 use super::member::{Happened, Launch};
 use crate::devices::MASKS;
-use crate::plan::Member;
 use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
 use crate::serve::find::NOT_FOUND;
@@ -255,14 +254,9 @@ fn spawn(
     Ok(spawned?)
 }
 
-/// What is said where nobody can stand in.
-pub(super) fn no_stand_in(member: &Member, why: &str) -> String {
-    let hint = if why.starts_with(NOT_FOUND) {
-        "--tensorflow DIR tells where it is (a virtual environment, say); until then, whoever opens a session of TensorFlow 1 waits for ever"
-    } else {
-        "whoever opens a session of TensorFlow 1 from now on waits for it for ever, unless its device filters leave it out"
-    };
-    format!("{member} has finished, and no server keeps its address alive: {why}; hint: {hint}")
+/// Whether nobody can stand in because TensorFlow was not found.
+pub(super) fn is_not_found(why: &str) -> bool {
+    why.starts_with(NOT_FOUND)
 }
 
 /// The error that a server ended with, in a line.

@@ -4,15 +4,16 @@ use super::conductor::Conductor;
 use super::event_loop::in_event_loop;
 use super::launcher::{Launcher, STEP_END, Step};
 use super::others::Others;
-use super::run::{Notice, Run, RunError, Talk, io, settled, tell};
+use super::run::{Run, RunError, Tell, io, settled};
 use super::signals::Signals;
 use crate::clock;
-use crate::events::JobEvent;
+use crate::event::RunEvent;
+use crate::hint;
 use crate::job::Job;
-use crate::outcome::Outcome;
+use crate::outcome::{Farewell, Outcome};
 use crate::plan::Plan;
 use crate::process::limits::DescriptorLimit;
-use crate::rendezvous::{Leader, Meeting, Met, Progress, RendezvousError, folded_roles};
+use crate::rendezvous::{Leader, Meeting, Met, RendezvousError, folded_roles};
 use crate::roster::Addressing;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ pub fn run_step(
     meeting: &Meeting,
     launcher: &Launcher,
     guard: Option<OwnedFd>,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<Outcome, RunError> {
     let descriptors = DescriptorLimit::raise_for(0, run.plan.members().len())?;
     in_event_loop(async move {
@@ -37,9 +38,9 @@ pub fn run_step(
             .command
             .iter()
             .take_while(|word| *word != "--")
-            .map(|word| word.to_string_lossy())
+            .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        talk(Notice::Line(format!("starting the step: {}", line.join(" "))));
+        tell(RunEvent::StepStarting { command: line });
         // Before the step and not beside it: from then on this agent waits for all its children alike.
         if let Some(deadline) = run.spec.ask_deadline.and_then(|ask| ask(&run.environ)) {
             leader.ask_deadline(move || Some(deadline));
@@ -47,7 +48,7 @@ pub fn run_step(
         let mut step = Step::start(launcher, &contact, descriptors)?;
         let started = clock::now();
         let (plan, Met { attempt, deadline, runs, members, remotes, roster: handout }) =
-            match gather(&run, &mut leader, &mut step, &mut signals, talk).await {
+            match gather(&run, &mut leader, &mut step, &mut signals, tell).await {
                 Ok(met) => met,
                 Err(error) => {
                     leader.dismiss(&error, RunError::code_of(&error)).await;
@@ -57,18 +58,18 @@ pub fn run_step(
                 }
             };
         let settled = settled(Run { plan, ..run }, None, attempt, deadline, members);
-        let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, talk) {
+        let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, tell) {
             Ok(conductor) => conductor,
             Err(error) => {
-                leader.say_goodbye(remotes, error.code(), vec![error.to_string()]).await;
+                leader.say_goodbye(remotes, error.code(), Farewell::Error(hint::in_full(&error))).await;
                 step.end(STEP_END).await;
                 return Err(error);
             }
         };
         handout.hand_out(&remotes);
-        let (world, seconds) =
-            (conductor.roster.plan().world(), clock::now().saturating_duration_since(started).as_secs_f64());
-        conductor.event(&JobEvent::Gathered { world, seconds });
+        let world = conductor.roster.plan().world();
+        let seconds = clock::now().saturating_duration_since(started);
+        conductor.stream.emit(RunEvent::Gathered { world, seconds });
         conductor.others = Some(Others {
             leader,
             remotes,
@@ -89,12 +90,11 @@ async fn gather(
     leader: &mut Leader,
     step: &mut Step,
     signals: &mut Signals,
-    talk: Talk<'_>,
+    tell: Tell<'_>,
 ) -> Result<(Plan, Met), RendezvousError> {
     let plan_of = |roles: &str| plan_of(run, roles);
-    let say = |plan: Option<&Plan>, progress: Progress| tell(plan.unwrap_or(&run.plan), progress, talk);
     tokio::select! {
-        met = leader.gather_step(plan_of, say) => met,
+        met = leader.gather_step(plan_of, tell) => met,
         error = step.ends_early(signals) => Err(error),
     }
 }
@@ -105,11 +105,13 @@ fn plan_of(run: &Run, roles: &str) -> Result<Plan, String> {
     if folded_roles(&run.plan) == roles {
         return Ok(run.plan.clone());
     }
-    let list = roles.parse().map_err(|error| format!("its roles {roles:?} cannot be read: {error}"))?;
-    let plan = run.plan.with_roles(list).map_err(|error| error.to_string())?;
+    let list = roles
+        .parse()
+        .map_err(|error| format!("its roles {roles:?} cannot be read: {}", hint::in_full(&error)))?;
+    let plan = run.plan.with_roles(list).map_err(|error| hint::in_full(&error))?;
     // What nobody decides would never end.
     match Job::new(&plan, run.spec.rules.clone()) {
         Some(_) => Ok(plan),
-        None => Err(RunError::nobody(&run.spec.rules).to_string()),
+        None => Err(hint::in_full(&RunError::nobody(&run.spec.rules))),
     }
 }

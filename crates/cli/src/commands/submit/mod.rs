@@ -9,6 +9,8 @@ use crate::exit::{Exit, Failure, say};
 use crate::program::{NoProgram, must_exist};
 use crate::settings;
 use clap::ArgMatches;
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Hinted, Setting};
 use rallypoint::process::find_on_path;
 use rallypoint::scheduler::submit::{HandedIn, Order, Told, Work, script_of};
 use std::path::PathBuf;
@@ -16,12 +18,26 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 enum CannotSubmit {
-    #[error("{program} is not on PATH; hint: give its path, or name an --env that brings it")]
+    #[error("{program} is not on PATH")]
     NotOnPath { program: String },
-    #[error("{} does not exist in {}; hint: the job starts in the directory that it is submitted from", script.display(), folder.display())]
+    #[error("{} does not exist in {}", script.display(), folder.display())]
     NoScript { script: PathBuf, folder: PathBuf },
-    #[error("{argument} is not text, and a job script is; hint: rename it")]
+    #[error("{argument} is not text, and a job script is")]
     NotText { argument: String },
+}
+
+impl Hinted for CannotSubmit {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotSubmit::NotOnPath { .. } => {
+                Some(hint!("give its path, or name an ", Setting::Env, " that brings it"))
+            }
+            CannotSubmit::NoScript { .. } => {
+                Some(hint!("the job starts in the directory that it is submitted from"))
+            }
+            CannotSubmit::NotText { .. } => Some(hint!("rename it")),
+        }
+    }
 }
 
 pub(super) fn run(args: &SubmitCommand, matches: &ArgMatches) -> Result<Exit, Failure> {

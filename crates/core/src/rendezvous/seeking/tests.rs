@@ -37,15 +37,22 @@ fn decisions(may_lead: bool, seen: Vec<(u64, Seen)>) -> String {
             Step::Claim => "claim".to_owned(),
             Step::Replace { gone } => format!("replace {}", gone.id),
             Step::Rest { until } => format!("rest {}", (until - now).as_millis()),
-            Step::GiveUp(RendezvousError::NoLeader { waited, reason, hint }) => {
-                let hint = if hint == LONGER { String::new() } else { format!("; {hint}") };
-                format!("{waited} s: {reason}{hint}")
-            }
-            Step::GiveUp(error) => format!("give up: {error}"),
+            Step::GiveUp(RendezvousError::NoLeader { waited, obstacle }) => format!("{waited} s: {obstacle}"),
+            Step::GiveUp(error) => format!("give up: {}", hint::in_full(&error)),
         };
-        say.map_or(step.clone(), |say| format!("[{say}] {step}"))
+        say.map_or(step.clone(), |say| format!("[{}] {step}", shown(&say)))
     };
     seen.into_iter().map(decide).collect::<Vec<String>>().join(", ")
+}
+
+fn shown(event: &RunEvent) -> String {
+    match event {
+        RunEvent::Searching { obstacle, waited } => {
+            format!("{obstacle} ({} s of {} s)", waited.waited.as_secs(), waited.limit.as_secs())
+        }
+        RunEvent::LeaderGone { leader, why } => format!("{leader} is gone: {why}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn nobody(ms: u64) -> (u64, Seen) {
@@ -54,7 +61,8 @@ fn nobody(ms: u64) -> (u64, Seen) {
 
 #[test]
 fn a_place_without_a_leader() {
-    let not_published = |ms, why: Option<&str>| (ms, Seen::NotPublished { unsteady: why.map(str::to_owned) });
+    let busy = |place: &str| Obstacle::PlaceUnsteady { place: place.to_owned(), why: "busy".to_owned() };
+    let not_published = |ms, unsteady| (ms, Seen::NotPublished { unsteady });
     let unsteady = |ms| (ms, Seen::Unsteady { place: "chirp".to_owned(), why: "busy".to_owned() });
     let table = [
         ("the first look", vec![(0, Seen::Nothing)], "look"),
@@ -66,8 +74,8 @@ fn a_place_without_a_leader() {
         ),
         (
             "the place does not take it",
-            vec![not_published(2, Some("chirp is busy")), not_published(5000, Some("chirp is busy"))],
-            "rest 5, [chirp is busy (5 s of 60 s)] rest 10",
+            vec![not_published(2, Some(busy("chirp"))), not_published(5000, Some(busy("chirp")))],
+            "rest 5, [chirp does not answer: busy (5 s of 60 s)] rest 10",
         ),
         (
             "the place is silent to the end",
@@ -96,12 +104,12 @@ fn an_agent_that_may_not_lead() {
         (
             "it is said every 5 s",
             vec![nobody(4999), nobody(5000), nobody(9999), nobody(10_000)],
-            "rest 5, [waiting for rank 0 to lead (5 s of 60 s)] rest 10, rest 20, [waiting for rank 0 to lead (10 s of 60 s)] rest 40",
+            "rest 5, [still waiting for rank 0 to lead (5 s of 60 s)] rest 10, rest 20, [still waiting for rank 0 to lead (10 s of 60 s)] rest 40",
         ),
         (
             "no pause goes beyond the end",
             vec![nobody(59_998)],
-            "[waiting for rank 0 to lead (59 s of 60 s)] rest 2",
+            "[still waiting for rank 0 to lead (59 s of 60 s)] rest 2",
         ),
         (
             "the time is over",
@@ -124,7 +132,7 @@ fn a_leader_that_answers() {
         (
             "it is asked",
             vec![(0, Seen::Leader(contact()))],
-            "join 9f0c [waiting for the leader in directory /d (pid 4711 on n1)]",
+            "join 9f0c [the leader in directory /d (pid 4711 on n1) does not answer]",
         ),
         (
             "it refuses",
@@ -134,18 +142,18 @@ fn a_leader_that_answers() {
         (
             "it only takes connections: its place is not taken",
             vec![closed(0), closed(4000), closed(9000), (9001, Seen::Leader(contact()))],
-            "rest 5, rest 10, [waiting for the leader in directory /d (pid 4711 on n1): it takes connections, but the connection was closed (9 s of 60 s)] rest 20, join 9f0c [waiting for the leader in directory /d (pid 4711 on n1): it takes connections, but the connection was closed]",
+            "rest 5, rest 10, [the leader in directory /d (pid 4711 on n1): it takes connections, but the connection was closed (9 s of 60 s)] rest 20, join 9f0c [the leader in directory /d (pid 4711 on n1): it takes connections, but the connection was closed]",
         ),
         ("somebody else answers at a given address", vec![given(), given()], "rest 1000, rest 1000"),
         (
             "it does not answer to the end",
             vec![(60_000, Seen::Unanswered(contact())), (60_000, Seen::Nothing)],
-            "rest 0, 60 s: the leader in directory /d (pid 4711 on n1) does not answer; look at that process; it may be suspended",
+            "rest 0, 60 s: the leader in directory /d (pid 4711 on n1) does not answer",
         ),
         (
             "an earlier attempt runs to the end",
-            vec![(60_000, Seen::StillRunning { why: "later".to_owned() }), (60_000, Seen::Nothing)],
-            "rest 0, 60 s: later",
+            vec![(60_000, Seen::StillRunning), (60_000, Seen::Nothing)],
+            "rest 0, 60 s: an earlier attempt of this job still runs",
         ),
     ];
     for (what, seen, expected) in table {
@@ -171,7 +179,7 @@ fn a_leader_that_cannot_be_reached() {
     let lost = (3002, Seen::NotPublished { unsteady: None });
     let who = "the leader in directory /d (pid 4711 on n1)";
     let gone = format!("[{who} is gone: the leader cannot be reached: no route] replace 9f0c");
-    let said = format!("[{who} cannot be reached: the leader cannot be reached: no route (5 s of 60 s)]");
+    let said = "[the leader cannot be reached: no route (5 s of 60 s)]";
     let rests = || "rest 5, rest 10, rest 20".to_owned();
     let table = [
         ("patience", true, vec![no_route(0), no_route(3000)], "rest 5, rest 10".to_owned()),

@@ -17,6 +17,8 @@ use super::classad::ClassAd;
 use crate::allocation::{Allocation, Host, IndependentRestarts, Slot, places};
 use crate::devices;
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::roles::MAX_MEMBERS;
 use crate::scheduler::AllocationError;
 use crate::variables as var;
@@ -25,30 +27,46 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum HtCondorError {
     #[error(
-        "{variable} is not set, and HTCondor sets it in every job; hint: is this a job? outside one, use --on local",
+        "{variable} is not set, and HTCondor sets it in every job",
         variable = var::CONDOR_JOB_AD
     )]
     NoJobAd,
     #[error(
-        "{variable}={path} cannot be read: {reason}; hint: cluster and proc stand only there; for a captured environment give the ad with --job-ad FILE",
+        "{variable}={path} cannot be read: {reason}",
         variable = var::CONDOR_JOB_AD
     )]
     JobAdUnreadable { path: String, reason: String },
-    #[error(
-        "{attribute} is missing or not a number in the job ad {path}: {found}; hint: is the file a job ad?"
-    )]
+    #[error("{attribute} is missing or not a number in the job ad {path}: {found}")]
     Attribute { attribute: &'static str, path: String, found: String },
     #[error("{variable}={value} is not a number")]
     NotANumber { variable: &'static str, value: String },
     #[error("{variable} is not set, though {other} is")]
     Half { variable: &'static str, other: &'static str },
-    #[error(
-        "rank {rank} is outside of the {world} procs of the cluster; hint: were the procs queued by one submission with `queue {needed}`?",
-        needed = rank + 1
-    )]
+    #[error("rank {rank} is outside of the {world} procs of the cluster")]
     RankOutside { rank: u32, world: u32 },
     #[error("{world} procs are more than {MAX_MEMBERS}")]
     TooMany { world: u32 },
+}
+
+impl Hinted for HtCondorError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            HtCondorError::NoJobAd => {
+                Some(hint!("is this a job? outside one, use ", Setting::On.with("local")))
+            }
+            HtCondorError::JobAdUnreadable { .. } => Some(hint!(
+                "cluster and proc stand only there; for a captured environment give the ad with ",
+                Setting::JobAd.with("FILE")
+            )),
+            HtCondorError::Attribute { .. } => Some(hint!("is the file a job ad?")),
+            HtCondorError::RankOutside { rank, .. } => {
+                Some(hint!(format!("were the procs queued by one submission with `queue {}`?", rank + 1)))
+            }
+            HtCondorError::NotANumber { .. } | HtCondorError::Half { .. } | HtCondorError::TooMany { .. } => {
+                None
+            }
+        }
+    }
 }
 
 /// Rank, number of members, and the hosts of all where the universe tells them.

@@ -3,6 +3,8 @@
 use super::description::{Request, Universe};
 use super::failure::{self, Words};
 use super::user_log::{Change, State, UserLog};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::plan::Plan;
 use crate::scheduler::submit::{SubmitError, Told};
 use std::io::{Read, Seek, SeekFrom};
@@ -19,11 +21,17 @@ const REMINDER: Duration = Duration::from_secs(300);
 const LAST_BYTES: u64 = 256 << 10;
 
 #[derive(Debug, Error)]
-#[error("{log} cannot be read: {source}; hint: condor_q tells how cluster {cluster} is")]
+#[error("{log} cannot be read: {source}")]
 struct NoLog {
     log: String,
     cluster: String,
     source: std::io::Error,
+}
+
+impl Hinted for NoLog {
+    fn hint(&self) -> Option<Hint> {
+        Some(hint!(format!("condor_q tells how cluster {} is", self.cluster)))
+    }
 }
 
 /// Tells what happens to each member, until all have ended. Ctrl-C leaves the job running.

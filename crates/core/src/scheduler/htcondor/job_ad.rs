@@ -12,6 +12,8 @@
 
 use super::chirp::Chirp;
 use super::submit_directory::{CHIRP_PAUSE, SubmitDirectory};
+use crate::hint;
+use crate::hint::Setting;
 use crate::rendezvous::folder::Folder;
 use crate::rendezvous::{Contact, KnownLeader, RendezvousError};
 use crate::trace::OrLog;
@@ -44,9 +46,12 @@ impl JobAd {
     ) -> Result<JobAd, RendezvousError> {
         let bad = |error: io::Error| RendezvousError::Directory {
             path: folder.to_owned(),
-            reason: format!(
-                "through chirp, {error}; hint: the key needs a private place: write `+WantIOProxy = true` into the submit description, or give --meet DIR where one is shared"
-            ),
+            reason: format!("through chirp, {error}"),
+            hint: Some(hint!(
+                "the key needs a private place: write `+WantIOProxy = true` into the submit description, or give ",
+                Setting::Meet.with("DIR"),
+                " where one is shared"
+            )),
         };
         let keys = match all_have_a_key {
             true => None,

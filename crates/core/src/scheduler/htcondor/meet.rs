@@ -4,6 +4,8 @@ use super::chirp::Chirp;
 use super::job_ad::JobAd;
 use super::submit_directory;
 use super::submit_directory::SubmitDirectory;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::rendezvous::directory::Directory;
 use crate::rendezvous::{RendezvousError, WayToMeet};
 use crate::scheduler::{MeetRequest, PlaceError};
@@ -12,11 +14,19 @@ use std::path::Path;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
-#[error(
-    "no chirp: {reason}; hint: write `+WantIOProxy = true` into the submit description, or give all members the same --meet DIR, a directory that they share"
-)]
+#[error("no chirp: {reason}")]
 struct NoChirp {
     reason: String,
+}
+
+impl Hinted for NoChirp {
+    fn hint(&self) -> Option<Hint> {
+        Some(hint!(
+            "write `+WantIOProxy = true` into the submit description, or give all members the same ",
+            Setting::Meet.with("DIR"),
+            ", a directory that they share"
+        ))
+    }
 }
 
 /// The submit directory if the job runs in it, otherwise chirp.
@@ -44,12 +54,16 @@ pub(super) fn by_chirp(request: &MeetRequest<'_>) -> Result<WayToMeet, PlaceErro
         let known = request.all_have_a_key;
         return Ok(WayToMeet::known(JobAd::new(chirp, folder, node, request.job, plan.attempt(), known)?));
     }
-    let (submitted, mode) = SubmitDirectory::new(chirp, folder).map_err(|error| RendezvousError::Directory {
-        path: folder.to_owned(),
-        reason: format!(
-            "through chirp, {error}; hint: write `+WantIOProxy = true` into the submit description, or give --meet DIR where one is shared"
-        ),
-    })?;
+    let (submitted, mode) =
+        SubmitDirectory::new(chirp, folder).map_err(|error| RendezvousError::Directory {
+            path: folder.to_owned(),
+            reason: format!("through chirp, {error}"),
+            hint: Some(hint!(
+                "write `+WantIOProxy = true` into the submit description, or give ",
+                Setting::Meet.with("DIR"),
+                " where one is shared"
+            )),
+        })?;
     let directory = Directory::in_folder(Box::new(submitted), mode, request.job, plan.attempt())?;
     Ok(WayToMeet::contested(directory))
 }

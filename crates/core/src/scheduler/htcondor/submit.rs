@@ -4,6 +4,8 @@ use super::SOURCE;
 use super::description::{Request, Universe, description};
 use super::follow::follow;
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::plan::{JobSpec, Plan};
 use crate::roles::{Role, RoleRequest, Workers};
 use crate::scheduler::local;
@@ -28,14 +30,24 @@ struct Description {
 
 #[derive(Debug, Error)]
 enum CannotSubmit {
-    #[error("how many workers? HTCondor starts a proc for each member; hint: --workers 2")]
+    #[error("how many workers? HTCondor starts a proc for each member")]
     HowMany,
-    #[error("--line {line:?}: expected `name = value`; hint: --line 'accounting_group = physics'")]
+    #[error("the line {line:?}: expected `name = value`")]
     NoLine { line: String },
-    #[error("--input {}: there is no such file", file.display())]
+    #[error("the input {}: there is no such file", file.display())]
     NoInput { file: PathBuf },
-    #[error("--logs {}: {source}", folder.display())]
+    #[error("the folder for logs {}: {source}", folder.display())]
     NoLogs { folder: PathBuf, source: std::io::Error },
+}
+
+impl Hinted for CannotSubmit {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotSubmit::HowMany => Some(hint!(Setting::Workers.with("2"))),
+            CannotSubmit::NoLine { .. } => Some(hint!(Setting::Line.with("'accounting_group = physics'"))),
+            CannotSubmit::NoInput { .. } | CannotSubmit::NoLogs { .. } => None,
+        }
+    }
 }
 
 /// How often all are started again, unless said otherwise.

@@ -124,38 +124,16 @@ struct Placed {
     notes: Vec<String>,
 }
 
+/// The hosts of a step, and how many tasks each has.
+struct Tasks {
+    hosts: Vec<String>,
+    counts: Vec<u32>,
+    world: u32,
+}
+
 fn step(environ: &Environ) -> Result<Placed, SlurmError> {
-    let nodes_variable =
-        first_set(environ, &[var::SLURM_STEP_NODELIST, var::SLURM_JOB_NODELIST, var::SLURM_NODELIST])
-            .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_NODELIST })?;
-    let counts_variable = first_set(environ, &[var::SLURM_STEP_TASKS_PER_NODE, var::SLURM_TASKS_PER_NODE])
-        .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_TASKS_PER_NODE })?;
-    let mut hosts = host_names(environ, nodes_variable)?;
-    let mut counts = host_counts(environ, counts_variable, hosts.len())?;
-    let world: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-    let world = u32::try_from(world)
-        .ok()
-        .filter(|&world| u64::from(world) <= MAX_MEMBERS)
-        .ok_or(SlurmError::TooMany { world })?;
-    if let Some(expected) = number(environ, var::SLURM_STEP_NUM_TASKS)?
-        && expected != world
-    {
-        let value = environ.get(counts_variable).unwrap_or_default().to_owned();
-        let variable = counts_variable.to_owned();
-        return Err(SlurmError::Sum {
-            variable,
-            value,
-            found: world.into(),
-            other: var::SLURM_STEP_NUM_TASKS,
-            expected,
-        });
-    }
-    let rank =
-        number(environ, var::SLURM_PROCID)?.ok_or(SlurmError::NotInStep { variable: var::SLURM_PROCID })?;
-    if rank >= world {
-        let value = rank.to_string();
-        return Err(SlurmError::RankOutside { variable: var::SLURM_PROCID, value, world });
-    }
+    let Tasks { mut hosts, mut counts, world } = tasks(environ)?;
+    let rank = own_rank(environ, world)?;
     let neighbours = neighbours(environ, rank, world)?;
     let node_id = number(environ, var::SLURM_NODEID)?;
     let own_host = match environ.get_nonempty(var::SLURMD_NODENAME) {
@@ -185,13 +163,44 @@ fn step(environ: &Environ) -> Result<Placed, SlurmError> {
         return Ok(Placed { hosts, layout, me: Some(rank), own_host, notes: Vec::new() });
     }
     let (layout, reason) = layout::place(&shape, &position);
-    Ok(Placed {
-        hosts,
-        layout,
-        me: Some(rank),
-        own_host: Some(own_host),
-        notes: reason.into_iter().collect(),
-    })
+    let notes = reason.into_iter().collect();
+    Ok(Placed { hosts, layout, me: Some(rank), own_host: Some(own_host), notes })
+}
+
+/// What the step's variables say of its hosts, where they agree.
+fn tasks(environ: &Environ) -> Result<Tasks, SlurmError> {
+    let nodes_variable =
+        first_set(environ, &[var::SLURM_STEP_NODELIST, var::SLURM_JOB_NODELIST, var::SLURM_NODELIST])
+            .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_NODELIST })?;
+    let counts_variable = first_set(environ, &[var::SLURM_STEP_TASKS_PER_NODE, var::SLURM_TASKS_PER_NODE])
+        .ok_or(SlurmError::NotInStep { variable: var::SLURM_STEP_TASKS_PER_NODE })?;
+    let hosts = host_names(environ, nodes_variable)?;
+    let counts = host_counts(environ, counts_variable, hosts.len())?;
+    let world: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    let world = u32::try_from(world)
+        .ok()
+        .filter(|&world| u64::from(world) <= MAX_MEMBERS)
+        .ok_or(SlurmError::TooMany { world })?;
+    match number(environ, var::SLURM_STEP_NUM_TASKS)? {
+        Some(expected) if expected != world => Err(SlurmError::Sum {
+            variable: counts_variable.to_owned(),
+            value: environ.get(counts_variable).unwrap_or_default().to_owned(),
+            found: world.into(),
+            other: var::SLURM_STEP_NUM_TASKS,
+            expected,
+        }),
+        _ => Ok(Tasks { hosts, counts, world }),
+    }
+}
+
+/// This task's rank in a step of `world` tasks.
+fn own_rank(environ: &Environ, world: u32) -> Result<u32, SlurmError> {
+    let variable = var::SLURM_PROCID;
+    let rank = number(environ, variable)?.ok_or(SlurmError::NotInStep { variable })?;
+    match rank < world {
+        true => Ok(rank),
+        false => Err(SlurmError::RankOutside { variable, value: rank.to_string(), world }),
+    }
 }
 
 /// The layout that the distribution gives, if nothing that is told of this task contradicts it.

@@ -1,5 +1,6 @@
 //! Slurm's run-length lists of numbers: `2(x2),1` is 2, 2, 1.
 
+use crate::hint::{Hint, Hinted};
 use crate::roles::MAX_MEMBERS;
 use thiserror::Error;
 
@@ -12,6 +13,12 @@ pub enum CountsError {
     Length { found: u64, expected: usize },
     #[error("it gives {found} numbers, more than {MAX_MEMBERS}")]
     TooMany { found: u64 },
+}
+
+impl Hinted for CountsError {
+    fn hint(&self) -> Option<Hint> {
+        None
+    }
 }
 
 /// One number per host.

@@ -1,5 +1,7 @@
 //! What Slurm says of a job after it was handed in.
 
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::scheduler::submit::{SubmitError, Told};
 use std::io::{Read, Seek, SeekFrom};
 use std::process::{Command, Stdio};
@@ -13,10 +15,21 @@ const UNANSWERED: u32 = 30;
 
 #[derive(Debug, Error)]
 enum NotKnown {
-    #[error("scontrol cannot be started: {source}; hint: job {job} goes on without; squeue tells how it is")]
+    #[error("scontrol cannot be started: {source}")]
     NoScontrol { job: String, source: std::io::Error },
     #[error("Slurm does not tell how job {job} is: {reason}")]
     Unknown { job: String, reason: String },
+}
+
+impl Hinted for NotKnown {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            NotKnown::NoScontrol { job, .. } => {
+                Some(hint!(format!("job {job} goes on without; squeue tells how it is")))
+            }
+            NotKnown::Unknown { .. } => None,
+        }
+    }
 }
 
 /// Tells the job's state when it changes, and what it writes, until it is over. Ctrl-C leaves it running.

@@ -1,6 +1,8 @@
 //! The `srun` that launcher mode starts: this very command line again, once per task.
 
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::process::find_on_path;
 use crate::scheduler::LaunchRequest;
 use crate::shell;
@@ -12,12 +14,21 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub(super) enum CannotLaunch {
-    #[error(
-        "inside a Slurm allocation, but srun is not on PATH, so no step can be started; hint: --on local runs all members on this machine"
-    )]
+    #[error("inside a Slurm allocation, but srun is not on PATH, so no step can be started")]
     NoSrun,
-    #[error("--srun-args {text:?}: a quote is not closed")]
+    #[error("options of srun {text:?}: a quote is not closed")]
     OpenQuote { text: String },
+}
+
+impl Hinted for CannotLaunch {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotLaunch::NoSrun => {
+                Some(hint!(Setting::On.with("local"), " runs all members on this machine"))
+            }
+            CannotLaunch::OpenQuote { .. } => None,
+        }
+    }
 }
 
 /// Seconds beyond the grace that the last task may take to end after the first.

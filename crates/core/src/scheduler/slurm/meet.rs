@@ -1,6 +1,8 @@
 //! How the tasks of a step find each other: PMI where Slurm offers it, else the working directory.
 
 use super::pmi::Pmi;
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::rendezvous::WayToMeet;
 use crate::scheduler::{MeetRequest, PlaceError};
 use crate::variables as var;
@@ -8,12 +10,19 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 enum NoPmi {
-    #[error("--meet pmi: {variable} is not set; hint: start the step with `srun --mpi=pmi2`")]
+    #[error("no PMI: {variable} is not set")]
     NotSet { variable: &'static str },
-    #[error(
-        "--meet pmi: this is rank {rank} of {world}, but PMI says {pmi_rank} of {pmi_size}; hint: meet in a directory, --meet DIR"
-    )]
+    #[error("no PMI: this is rank {rank} of {world}, but PMI says {pmi_rank} of {pmi_size}")]
     Other { rank: String, world: u32, pmi_rank: u32, pmi_size: u32 },
+}
+
+impl Hinted for NoPmi {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            NoPmi::NotSet { .. } => Some(hint!("start the step with `srun --mpi=pmi2`")),
+            NoPmi::Other { .. } => Some(hint!("meet in a directory, ", Setting::Meet.with("DIR"))),
+        }
+    }
 }
 
 /// Slurm starts all tasks in the same working directory, so on nearly every cluster it is shared.

@@ -15,6 +15,8 @@
 //! task has asked). The fence is never waited for in a blocking call: [`KnownLeader::look`] sees whether
 //! the answer has come, so signals, progress and the time limit go on.
 
+use crate::hint;
+use crate::hint::Setting;
 use crate::process;
 use crate::rendezvous::{Contact, KnownLeader, RendezvousError};
 use crate::variables as var;
@@ -234,7 +236,8 @@ impl KnownLeader for Pmi {
 }
 
 fn bad(reason: String) -> RendezvousError {
-    let hint = "without `srun --mpi=pmi2` members can meet in a directory, --meet DIR";
+    let directory = Setting::Meet.with("DIR");
+    let hint = hint!("without `srun --mpi=pmi2` members can meet in a directory, ", directory);
     RendezvousError::Way { way: "PMI", reason, hint }
 }
 

@@ -3,6 +3,8 @@
 use super::SOURCE;
 use super::follow::follow;
 use super::script::{Request, script};
+use crate::hint;
+use crate::hint::{Hint, Hinted, Setting};
 use crate::plan::{JobSpec, Plan};
 use crate::roles::RoleRequest;
 use crate::scheduler::hypothetical::{self, Hypothesis};
@@ -24,10 +26,19 @@ struct Batch {
 
 #[derive(Debug, Error)]
 enum CannotSubmit {
-    #[error("--sbatch {text:?}: a quote is not closed")]
+    #[error("options of sbatch {text:?}: a quote is not closed")]
     OpenQuote { text: String },
-    #[error("--sbatch {text:?}: expected options of sbatch; hint: --sbatch=\"--qos=shared\"")]
+    #[error("expected options of sbatch, found {text:?}")]
     NoOption { text: String },
+}
+
+impl Hinted for CannotSubmit {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            CannotSubmit::OpenQuote { .. } => None,
+            CannotSubmit::NoOption { .. } => Some(hint!(Setting::Sbatch.with("\"--qos=shared\""))),
+        }
+    }
 }
 
 /// Names and values are sbatch's.

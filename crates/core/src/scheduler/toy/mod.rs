@@ -9,6 +9,8 @@ use super::{
 };
 use crate::allocation::{Allocation, Host, HostNames, Slot, Source, places};
 use crate::environ::Environ;
+use crate::hint;
+use crate::hint::{Hint, Hinted};
 use crate::process::find_on_path;
 use crate::rendezvous::WayToMeet;
 use crate::roles::RoleRequest;
@@ -37,10 +39,19 @@ const TOY_BOARD: &str = "TOY_BOARD";
 
 #[derive(Debug, Error)]
 enum ToyError {
-    #[error("{variable}={value:?}: expected a number; hint: is this a toy job?")]
+    #[error("{variable}={value:?}: expected a number")]
     NotANumber { variable: &'static str, value: String },
     #[error("toyrun is not on PATH")]
     NoToyrun,
+}
+
+impl Hinted for ToyError {
+    fn hint(&self) -> Option<Hint> {
+        match self {
+            ToyError::NotANumber { .. } => Some(hint!("is this a toy job?")),
+            ToyError::NoToyrun => None,
+        }
+    }
 }
 
 impl Scheduler for Toy {

@@ -1,8 +1,8 @@
-//! `--events FILE`: what happened, a JSON object per line, for other tools.
+//! `--events FILE`: the stream of events in a file, a JSON object per line, for other tools.
 
 use crate::clock::{self, Deadline};
+use crate::event::RunEvent;
 use crate::lane::{self, Lane, Losses};
-use crate::outcome::End;
 use serde::Serialize;
 use std::fs::File;
 use std::io;
@@ -10,99 +10,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// One line of the file. `docs/reference/events.md` describes them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-pub enum JobEvent<'a> {
-    /// All members have come.
-    Gathered {
-        world: u32,
-        seconds: f64,
-    },
-    /// Everyone's address.
-    Roster {
-        members: Vec<RosterEntry<'a>>,
-    },
-    Started {
-        rank: u32,
-        role: &'a str,
-        index: u32,
-        host: &'a str,
-        pid: u32,
-        /// It is a server without Python.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        served: bool,
-    },
-    /// A member listens on its port.
-    Listening {
-        rank: u32,
-        role: &'a str,
-        index: u32,
-    },
-    Finished {
-        rank: u32,
-        role: &'a str,
-        index: u32,
-        seconds: f64,
-        peak_kib: u64,
-    },
-    Failed {
-        rank: u32,
-        role: &'a str,
-        index: u32,
-        end: &'a End,
-        code: u8,
-        seconds: f64,
-        peak_kib: u64,
-    },
-    /// Ended because rallypoint asked it to.
-    Stopped {
-        rank: u32,
-        role: &'a str,
-        index: u32,
-        end: &'a End,
-        seconds: f64,
-        peak_kib: u64,
-    },
-    /// Bytes that were to be written are lost.
-    OutputLost {
-        path: &'a str,
-        bytes: u64,
-        why: &'a str,
-    },
-    Restarted {
-        rank: u32,
-        role: &'a str,
-        index: u32,
-    },
-    Over {
-        code: u8,
-        /// Whose code it is: a member's own, or one of rallypoint's.
-        #[serde(rename = "from")]
-        source: CodeSource,
-    },
-}
-
-/// Whose exit code the job's is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CodeSource {
-    Member,
-    Rallypoint,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RosterEntry<'a> {
-    pub rank: u32,
-    pub role: &'a str,
-    pub index: u32,
-    pub host: &'a str,
-    pub address: String,
-}
-
 /// The file, if one is wanted. A thread writes it: a file system that hangs holds up nobody.
 #[derive(Debug, Default)]
-pub struct EventLog {
+pub(crate) struct EventLog {
     file: Option<EventFile>,
 }
 
@@ -123,7 +33,7 @@ struct Line<'a> {
     time: f64,
     attempt: u32,
     #[serde(flatten)]
-    event: &'a JobEvent<'a>,
+    event: &'a RunEvent,
 }
 
 impl EventLog {
@@ -143,7 +53,7 @@ impl EventLog {
     }
 
     /// Appends a line in one write; an event log that cannot be written does not end a job.
-    pub fn write(&mut self, attempt: u32, event: &JobEvent<'_>) {
+    pub(crate) fn write(&mut self, attempt: u32, event: &RunEvent) {
         let Some(EventFile { lane, path, losses }) = &mut self.file else { return };
         let time =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());

@@ -3,10 +3,13 @@
 //! Some errors of frameworks tell what went wrong inside them and nothing about what to do. Where the last lines of the
 //! first failure have such words, the closing lines add the advice.
 
+use rallypoint::hint;
+use rallypoint::hint::{Hint, Setting};
+
 /// All of these words in the last lines of stderr, and what helps.
 struct Known {
     words: &'static [&'static str],
-    advice: &'static str,
+    advice: fn() -> Hint,
 }
 
 const KERAS_3: &str = "`fit` of Keras 3 (TensorFlow 2.16 and later) works with neither MultiWorkerMirroredStrategy nor \
@@ -16,38 +19,52 @@ const KERAS_3: &str = "`fit` of Keras 3 (TensorFlow 2.16 and later) works with n
 const KNOWN: [Known; 5] = [
     // `ValueError: Attempt to convert a value (PerReplica:{...}) with an unsupported type
     // (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.`
-    Known { words: &["with an unsupported type", "PerReplica"], advice: KERAS_3 },
+    Known { words: &["with an unsupported type", "PerReplica"], advice: || hint!(KERAS_3) },
     // `ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.`,
     // below a traceback through keras/src. Without Keras it means what it says.
-    Known { words: &["ClusterCoordinator.create_per_worker_dataset", "keras/src"], advice: KERAS_3 },
+    Known {
+        words: &["ClusterCoordinator.create_per_worker_dataset", "keras/src"],
+        advice: || hint!(KERAS_3),
+    },
     Known {
         words: &["There must be at least one ps"],
-        advice: "ParameterServerStrategy needs parameter servers and a chief: --chief --ps 1",
+        advice: || {
+            let (chief, ps) = (Setting::Chief, Setting::Ps.with("1"));
+            hint!("ParameterServerStrategy needs parameter servers and a chief: ", chief, " ", ps)
+        },
     },
     Known {
         words: &["Could not start gRPC server"],
-        advice: "the port of this member is taken, or the program has started a second server in one process; with \
-            rallypoint run, let it listen at the port of TF_CONFIG, and once only",
+        advice: || {
+            hint!(
+                "the port of this member is taken, or the program has started a second server in one process; with \
+                rallypoint run, let it listen at the port of TF_CONFIG, and once only"
+            )
+        },
     },
     Known {
         words: &["No module named 'tensorflow'"],
-        advice: "this Python has no TensorFlow; give the one that has by its path (-- venv/bin/python train.py), and on \
-            other hosts the same path must exist",
+        advice: || {
+            hint!(
+                "this Python has no TensorFlow; give the one that has by its path (-- venv/bin/python train.py), and on \
+                other hosts the same path must exist"
+            )
+        },
     },
 ];
 
 /// What helps, if these last lines are known.
-pub(crate) fn for_last_lines(lines: &[String]) -> Option<&'static str> {
+pub(crate) fn for_last_lines(lines: &[String]) -> Option<Hint> {
     let has = |word: &&str| lines.iter().any(|line| line.contains(*word));
-    KNOWN.iter().find(|known| known.words.iter().all(has)).map(|known| known.advice)
+    KNOWN.iter().find(|known| known.words.iter().all(has)).map(|known| (known.advice)())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn advice(text: &str) -> Option<&'static str> {
-        for_last_lines(&text.lines().map(str::to_owned).collect::<Vec<_>>())
+    fn advice(text: &str) -> Option<String> {
+        for_last_lines(&text.lines().map(str::to_owned).collect::<Vec<_>>()).map(|hint| hint.typed())
     }
 
     /// As TensorFlow 2.21 with Keras 3.15 wrote them.
@@ -60,14 +77,14 @@ ValueError: Attempt to convert a value (PerReplica:{
 array([[0., 0., 0., 0., 0., 0., 0., 0.],
        [0., 0., 0., 0., 0., 0., 0., 0.]], dtype=float32)>
 }) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.";
-        assert_eq!(advice(mirrored), Some(KERAS_3));
+        assert_eq!(advice(mirrored), Some(KERAS_3.to_owned()));
         let parameter_servers = "\
   File \"venv/lib/python3.11/site-packages/keras/src/utils/traceback_utils.py\", line 122, in error_handler
     raise e.with_traceback(filtered_tb) from None
   File \"venv/lib/python3.11/site-packages/tensorflow/python/distribute/input_lib.py\", line 984, in __iter__
     raise ValueError(\"To use this dataset, you need to pass this dataset to \"
 ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.";
-        assert_eq!(advice(parameter_servers), Some(KERAS_3));
+        assert_eq!(advice(parameter_servers), Some(KERAS_3.to_owned()));
         let own_loop = parameter_servers.lines().skip(2).collect::<Vec<_>>().join("\n");
         assert_eq!(advice(&own_loop), None, "not by Keras: it means what it says");
     }

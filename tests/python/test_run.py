@@ -1,0 +1,766 @@
+"""Jobs that Python starts: real processes, by the command of the installed wheel."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import textwrap
+import threading
+import uuid
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+import rallypoint
+from rallypoint import _options, _outcome, _run, errors
+from rallypoint.__main__ import find_command
+from waiting import wait_for
+
+from conftest import LIMIT, ROOT
+
+# Its work at the end takes a second: one that is asked twice is killed before, and has not saved.
+CHECKPOINT = """
+import os, signal, sys, time
+
+def note(word):
+    with open(os.environ["NOTES"], "a") as notes:
+        notes.write(f"{word}\\n")
+
+def save(number, frame):
+    note("asked")
+    time.sleep(1)
+    note("saved")
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, save)
+note("ready")
+while True:
+    signal.pause()
+"""
+
+
+class Marked:
+    """Processes of one test, found by a variable that they all inherit, and what its members have noted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mark = uuid.uuid4().hex
+        self.notes = folder / "notes"
+        self.notes.touch()
+        self.member = folder / "checkpoint.py"
+        self.member.write_text(CHECKPOINT)
+        self.env: Dict[str, Optional[str]] = {"RUN_MARK": self.mark, "NOTES": str(self.notes)}
+
+    @property
+    def command(self) -> List[str]:
+        return [sys.executable, str(self.member)]
+
+    def living(self) -> List[str]:
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"RUN_MARK={self.mark}\0".encode() in (process / "environ").read_bytes():
+                    found.append(f"{process.name}: {(process / 'cmdline').read_bytes()!r}")
+        return found
+
+    def noted(self) -> List[str]:
+        return self.notes.read_text().split()
+
+    def wait_until_ready(self, count: int = 1) -> None:
+        wait_for("members are ready", lambda: self.noted().count("ready") == count, now=lambda: str(self.noted()))
+
+    def wait_until_gone(self) -> None:
+        wait_for("all to have ended", lambda: not self.living(), now=lambda: "\n".join(self.living()))
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Iterator[Marked]:
+    marked = Marked(tmp_path)
+    yield marked
+    for line in marked.living():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(line.partition(":")[0]), signal.SIGKILL)
+
+
+def shell(script: str) -> List[str]:
+    return ["sh", "-c", script]
+
+
+def test_a_job_that_succeeds() -> None:
+    events: List[rallypoint.Event] = []
+    script = "if [ $RALLYPOINT_ROLE = ps ]; then exec sleep 1000; fi"
+    outcome = rallypoint.run(shell(script), ps=1, workers=2, on_event=events.append)
+    assert (outcome.code, outcome.ok, outcome.verdict, outcome.attempt) == (0, True, "success", 0)
+    assert outcome.first_failure is None
+    assert [(member.rank, member.role, member.index) for member in outcome.members] == [
+        (0, "ps", 0),
+        (1, "worker", 0),
+        (2, "worker", 1),
+    ]
+    ps, *workers = outcome.members
+    assert (ps.end, ps.signal, ps.exit_code, ps.stopped) == ("killed", signal.SIGTERM, None, True)
+    for worker in workers:
+        assert (worker.end, worker.signal, worker.exit_code, worker.stopped) == ("exited", None, 0, False)
+        assert worker.ok and worker.pid and worker.host and worker.seconds > 0 and worker.peak_kib > 0
+    names = [event.name for event in events]
+    assert names[0] == "roster" and names[-1] == "over" and names.count("started") == 3
+    assert [entry["role"] for entry in events[0].members] == ["ps", "worker", "worker"]
+    for rank in range(3):
+        of_rank = [event.name for event in events if event.fields.get("rank") == rank]
+        assert of_rank[0] == "started" and of_rank[-1] in ("finished", "stopped"), of_rank
+    assert [event.time for event in events] == sorted(event.time for event in events)
+    assert events[-1].code == 0 and events[-1].from_ == "member"
+    with pytest.raises(AttributeError, match="the event 'over' has no 'rank'"):
+        events[-1].rank
+
+
+def test_the_first_failure_is_the_cause() -> None:
+    script = "if [ $RALLYPOINT_RANK = 1 ]; then exit 3; fi; exec sleep 1000"
+    outcome = rallypoint.run(shell(script), workers=3)
+    assert (outcome.code, outcome.ok, outcome.verdict) == (3, False, "failed")
+    assert outcome.first_failure == outcome.members[1]
+    assert (outcome.members[1].exit_code, outcome.members[1].stopped, outcome.members[1].ok) == (3, False, False)
+    assert [member.stopped for member in outcome.members] == [True, False, True]
+    assert str(outcome) == "failed (exit code 3, first failure: worker 1)"
+    with pytest.raises(errors.JobFailed, match="first failure: worker 1") as raised:
+        rallypoint.run(shell(script), workers=3, check=True)
+    assert raised.value.code == 3 and raised.value.outcome.members[1].exit_code == 3
+    assert pickle.loads(pickle.dumps(raised.value)).outcome == raised.value.outcome
+
+
+def test_a_failure_that_is_tolerated_is_no_cause() -> None:
+    script = "test $RALLYPOINT_RANK = 1"
+    outcome = rallypoint.run(shell(script), workers=2, tolerate="worker")
+    assert outcome.ok and outcome.first_failure is None and outcome.members[0].exit_code == 1
+    all_fail = rallypoint.run(shell("exit 4"), workers=2, tolerate=["worker"])
+    assert (all_fail.verdict, all_fail.code) == ("failed", 4)
+    assert all_fail.first_failure in all_fail.members
+
+
+def test_members_that_come_back_are_counted(tmp_path: Path) -> None:
+    outcome = rallypoint.run(shell("mkdir been-here && exit 1; exit 0"), workers=1, restart={"worker": 3}, cwd=tmp_path)
+    assert outcome.ok and outcome.members[0].restarts == 1
+
+
+def test_killed_members_have_their_signal() -> None:
+    outcome = rallypoint.run(shell("kill -9 $$"), workers=1)
+    assert (outcome.code, outcome.verdict) == (137, "failed")
+    assert outcome.first_failure is not None and outcome.first_failure.signal == signal.SIGKILL
+
+
+def test_events_can_be_read_at_any_time_and_often(marked: Marked) -> None:
+    job = rallypoint.start(marked.command, workers=2, env=marked.env)
+    seen = []
+    for event in job.events():
+        seen.append(event)
+        if [other.name for other in seen].count("started") == 2:
+            break
+    marked.wait_until_ready(2)
+    assert job.poll() is None and "running" in repr(job)
+    with pytest.raises(TimeoutError, match="has not ended within 0.01 s"):
+        job.wait(timeout=0.01)
+    job.stop()
+    assert job.wait(timeout=LIMIT) == job.poll()
+    everything = list(job.events())
+    assert everything[: len(seen)] == seen and everything[-1].name == "over"
+    assert list(job.events()) == everything
+
+
+def test_stop_keeps_the_grace(marked: Marked) -> None:
+    job = rallypoint.start(marked.command, workers=1, env=marked.env)
+    marked.wait_until_ready()
+    job.stop()
+    job.stop()
+    outcome = job.wait(timeout=LIMIT)
+    assert (outcome.verdict, outcome.code, outcome.ok) == ("interrupted", 196, False)
+    assert marked.noted() == ["ready", "asked", "saved"]
+    assert not marked.living()
+    job.stop()
+    job.kill()
+
+
+@pytest.mark.parametrize("stop_first", [False, True])
+def test_kill_does_not_wait_for_the_grace(marked: Marked, stop_first: bool) -> None:
+    script = "trap '' TERM; echo ready > $NOTES; while :; do sleep 0.1; done"
+    job = rallypoint.start(shell(script), workers=1, grace=3600, env=marked.env)
+    marked.wait_until_ready()
+    if stop_first:
+        job.stop()
+    job.kill()
+    outcome = job.wait(timeout=LIMIT)
+    assert (outcome.verdict, outcome.members[0].signal) == ("interrupted", signal.SIGKILL)
+    assert not marked.living()
+
+
+def test_a_block_ends_its_job(marked: Marked) -> None:
+    with rallypoint.start(marked.command, workers=1, env=marked.env) as job:
+        marked.wait_until_ready()
+    outcome = job.poll()
+    assert outcome is not None and outcome.verdict == "interrupted" and marked.noted()[-1] == "saved"
+    with rallypoint.start(["true"], workers=1) as job:
+        assert job.wait(timeout=LIMIT).ok
+
+
+def test_what_on_event_raises_ends_the_job_and_goes_on(marked: Marked) -> None:
+    def fails(event: rallypoint.Event) -> None:
+        if event.name == "started":
+            marked.wait_until_ready()
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        rallypoint.run(marked.command, workers=1, env=marked.env, on_event=fails)
+    assert not marked.living() and marked.noted() == ["ready", "asked", "saved"]
+
+
+def test_the_job_outlives_the_thread_that_has_started_it(marked: Marked) -> None:
+    """A parent-death signal would end it with the thread."""
+    jobs: List[rallypoint.Job] = []
+    thread = threading.Thread(
+        target=lambda: jobs.append(rallypoint.start(marked.command, workers=1, env=marked.env))
+    )
+    thread.start()
+    thread.join()
+    marked.wait_until_ready()
+    with pytest.raises(TimeoutError):
+        jobs[0].wait(timeout=1)
+    jobs[0].stop()
+    assert jobs[0].wait(timeout=LIMIT).verdict == "interrupted" and marked.noted()[-1] == "saved"
+
+
+def test_variables_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAKEN_AWAY", "1")
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        script = 'echo "$PWD,$GIVEN,${TAKEN_AWAY-none},$HOME"'
+        rallypoint.run(shell(script), workers=1, cwd=tmp_path, env={"GIVEN": "x y", "TAKEN_AWAY": None}, prefix="")
+    assert shown.getvalue() == f"{tmp_path},x y,none,{os.environ['HOME']}\n"
+
+
+def test_members_inherit_nothing_of_it() -> None:
+    """One that held the events open would make their reader wait for what a member has left behind."""
+    script = """
+import os
+listed = os.listdir("/proc/self/fd")
+print(*sorted(number for number in listed if os.path.exists(f"/proc/self/fd/{number}")))
+"""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        rallypoint.run([sys.executable, "-c", script], workers=1, prefix="")
+    assert shown.getvalue() == "0 1 2\n"
+
+
+def test_output_goes_where_the_callers_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    rallypoint.run(shell("echo out; echo err >&2; printf 'no end \\303\\244'"), workers=1)
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == ["[worker 0] out", "[worker 0] no end ä"]
+    assert "[worker 0] err" in captured.err and "1 member on 1 host" in captured.err
+    rallypoint.run(["echo", "out"], workers=1, quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_stdout_that_fails_does_not_hold_up_the_job() -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise ValueError("closed")
+
+    with contextlib.redirect_stdout(Broken()):
+        assert rallypoint.run(shell("yes | head -c 1000000"), workers=1).ok
+
+
+def test_much_output_while_nobody_reads_events(programs: Any) -> None:
+    """200 MB come through, in little memory."""
+    script = """
+        import contextlib, io, resource, rallypoint
+
+        class Count(io.TextIOBase):
+            total = 0
+            def write(self, text):
+                self.total += len(text)
+                return len(text)
+
+        count = Count()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with contextlib.redirect_stdout(count):
+            job = rallypoint.start(["sh", "-c", "yes 0123456789abcde | head -c 200000000"], workers=1, prefix="")
+            outcome = job.wait(timeout=200)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(outcome.ok, count.total, (after - before) // 1024)
+    """
+    programs.start(script)
+    ok, total, grown = programs.end()[0].splitlines()[-1].split()
+    assert (ok, total) == ("True", "200000000")
+    assert int(grown) < 50, f"{grown} MiB more"
+
+
+def test_events_that_nobody_reads_are_bounded_and_the_gap_is_told() -> None:
+    events = _run.Events()
+    for number in range(_run.KEPT + 5):
+        events.add(rallypoint.Event("restarted", float(number), 0, {"rank": number}))
+    reader = iter(events)
+    missed = next(reader)
+    assert (missed.name, missed.count, missed.time) == ("missed", 5, 5.0)
+    events.complete()
+    assert [event.rank for event in reader] == list(range(5, _run.KEPT + 5))
+
+
+def test_lines_of_newer_versions_are_kept_and_broken_ones_left_out() -> None:
+    event = _outcome.parse_event(b'{"time":1.5,"attempt":2,"event":"moved","rank":1,"to":{"host":"n2"}}\n')
+    assert event is not None
+    assert (event.name, event.time, event.attempt, event.rank, event.to) == ("moved", 1.5, 2, 1, {"host": "n2"})
+    assert repr(event) == "<moved rank=1 to={'host': 'n2'}>"
+    assert pickle.loads(pickle.dumps(event)) == event
+    for broken in (b'{"time":1.5,"attem', b"[]\n", b'{"event":"x"}\n', b'{"time":"x","attempt":0,"event":"x"}\n'):
+        assert _outcome.parse_event(broken) is None
+    record = _outcome.Record(())
+    record.add(event)
+    assert record.outcome(3, False).verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "over", "asked", "verdict", "told"),
+    [
+        (0, (0, "member"), False, "success", 0),
+        (3, (3, "member"), False, "failed", 3),
+        (196, (196, "rallypoint"), True, "interrupted", 196),
+        (196, (196, "member"), False, "failed", 196),
+        (199, (199, "rallypoint"), False, "output-lost", 199),
+        (195, (195, "rallypoint"), False, "failed", 195),
+        (198, None, False, "lost", 198),
+        (194, None, False, "lost", 194),
+        (-9, None, False, "lost", 137),
+        (-15, None, True, "interrupted", 143),
+        (5, None, False, "failed", 5),
+    ],
+)
+def test_verdicts(code: int, over: Optional[Tuple[int, str]], asked: bool, verdict: str, told: int) -> None:
+    record = _outcome.Record(())
+    if over is not None:
+        record.add(rallypoint.Event("over", 0.0, 0, {"code": over[0], "from": over[1]}))
+    outcome = record.outcome(code, asked)
+    assert (outcome.verdict, outcome.code) == (verdict, told)
+
+
+def test_an_agent_that_is_killed_is_a_job_that_is_lost(marked: Marked) -> None:
+    job = rallypoint.start(marked.command, workers=1, env=marked.env)
+    marked.wait_until_ready()
+    agent = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+    os.kill(int(agent[0]), signal.SIGKILL)
+    outcome = job.wait(timeout=LIMIT)
+    assert (outcome.verdict, outcome.code) == ("lost", 198)
+    assert outcome.members[0].end is None and not marked.living()
+
+
+def test_a_job_that_cannot_start_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(errors.RunError, match="no-such-program is not a program that can be run") as raised:
+        rallypoint.run(["no-such-program"], workers=1)
+    assert raised.value.code == 2 and raised.value.hint == "give its path, or put it on PATH"
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (copy.code, str(copy)) == (2, str(raised.value))
+    with pytest.raises(errors.RunError, match="invalid value 'soon' for '--grace"):
+        rallypoint.run(["true"], grace="soon")
+    job = rallypoint.start(["true"], workers=2, meet=tmp_path, meet_timeout=0.2)
+    for _ in range(2):
+        with pytest.raises(errors.RunError, match="missing: worker 1") as raised:
+            job.wait(timeout=LIMIT)
+        assert raised.value.code == 193
+    with pytest.raises(errors.RunError):
+        job.poll()
+    assert list(job.events()) == []
+    with pytest.raises(FileNotFoundError):
+        rallypoint.run(["true"], workers=1, cwd=tmp_path / "none")
+
+
+def test_two_handles_meet(tmp_path: Path) -> None:
+    jobs = [rallypoint.start(["true"], workers=2, meet=tmp_path, meet_timeout=60) for _ in range(2)]
+    outcomes = [job.wait(timeout=LIMIT) for job in jobs]
+    assert all(outcome.ok for outcome in outcomes)
+    # The leader alone knows how all have ended.
+    assert sorted(len(outcome.members) for outcome in outcomes) == [0, 2]
+    failing = [rallypoint.start(["false"], workers=2, meet=tmp_path, meet_timeout=60) for _ in range(2)]
+    assert [(job.wait(timeout=LIMIT).verdict, job.wait().code) for job in failing] == [("failed", 1)] * 2
+
+
+def test_every_keyword_is_an_option_of_the_command_and_no_option_is_forgotten() -> None:
+    shown = subprocess.run([str(find_command()), "run", "--help"], capture_output=True, text=True, check=True)
+    there = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", shown.stdout, flags=re.MULTILINE))
+    keywords = {_options.option_of(keyword) for keyword in _options.Options.__annotations__}
+    assert keywords <= there
+    assert there - keywords == {"--dry-run", "--events", "--help", "--version"}
+    assert set(_options.WRITTEN) <= set(_options.Options.__annotations__)
+
+
+def test_keywords_as_they_are_typed() -> None:
+    def typed(**options: object) -> List[str]:
+        return _options.arguments("run", options)
+
+    assert typed(chief=True, evaluator=False, ps=None, workers="rest") == ["--chief", "--workers=rest"]
+    assert typed(restart={"worker": 3, "ps": 1}) == ["--restart=worker=3", "--restart=ps=1"]
+    assert typed(tolerate="worker") == typed(tolerate=["worker"]) == ["--tolerate=worker"]
+    assert typed(roles=["ps", "worker*2"], serve="ps") == ["--roles=ps,worker*2", "--serve=ps"]
+    assert typed(grace=0.5, meet_timeout="2h") == ["--grace=0.500000s", "--meet-timeout=2h"]
+    assert typed(port_range=(20000, 20999)) == typed(port_range=range(20000, 21000)) == ["--port-range=20000-20999"]
+    assert typed(meet=Path("/a b"), host_suffix="-ib") == ["--meet=/a b", "--host-suffix=-ib"]
+    assert typed(bind_gpus=False, threads=True, stand_in=False) == ["--no-gpu-binding", "--threads=on", "--stand-in=off"]
+    assert typed(bind_gpus=True, restart={}, tolerate=[], tee=False) == []
+    assert typed(srun_args=["--exact", "-c 2"]) == ["--srun-args=--exact", "--srun-args=-c 2"]
+
+
+def test_wrong_arguments_are_type_errors() -> None:
+    anything: Any = rallypoint
+    with pytest.raises(TypeError, match=r"start\(\) got an unexpected keyword argument 'worker'"):
+        anything.start(["true"], worker=2)
+    with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'events'"):
+        anything.run(["true"], events="file")
+    with pytest.raises(TypeError, match=r"run\(\) takes the words of the command"):
+        anything.run("python train.py", workers=1)
+    with pytest.raises(TypeError, match=r"run\(\) cannot take restart=3"):
+        anything.run(["true"], restart=3)
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    script = "import sys, rallypoint; print([m for m in ('typing', 'subprocess', 'threading', 'json') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-SIc", f"sys = __import__('sys'); sys.path[:0] = {sys.path!r}; {script}"], capture_output=True, text=True, check=True, timeout=LIMIT)
+    assert done.stdout.strip() == "[]"
+    assert {"run", "start", "Job", "Outcome", "MemberOutcome", "Event"} <= set(dir(rallypoint))
+
+
+# What a person, a scheduler or a crash does to the process that has started a job.
+
+WAITING = """
+    import signal, sys, rallypoint
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        rallypoint.run(sys.argv[1:], workers=1, grace=60)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_without_a_terminal(marked: Marked, programs: Any) -> None:
+    process = programs.start(WAITING, *marked.command, **marked.env)
+    marked.wait_until_ready()
+    process.send_signal(signal.SIGINT)
+    assert "interrupted" in programs.end()[0] and process.returncode == 0
+    assert not marked.living() and marked.noted() == ["ready", "asked", "saved"]
+
+
+def test_ctrl_c_twice_kills(marked: Marked, programs: Any) -> None:
+    stubborn = "trap 'echo asked >> $NOTES' TERM; echo ready > $NOTES; while :; do sleep 0.1; done"
+    process = programs.start(WAITING.replace("grace=60", "grace=3600"), "sh", "-c", stubborn, **marked.env)
+    marked.wait_until_ready()
+    process.send_signal(signal.SIGINT)
+    wait_for("the member to be asked", lambda: "asked" in marked.noted())
+    process.send_signal(signal.SIGINT)
+    assert "interrupted" in programs.end()[0] and process.returncode == 0
+    assert not marked.living()
+
+
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGTERM])
+def test_what_the_caller_ignores_does_not_keep_its_job(marked: Marked, programs: Any, ignored: signal.Signals) -> None:
+    script = f"""
+        import signal, sys, rallypoint
+        signal.signal({int(ignored)}, signal.SIG_IGN)
+        rallypoint.start(sys.argv[1:], workers=1).wait()
+    """
+    process = programs.start(script, *marked.command, **marked.env)
+    marked.wait_until_ready()
+    process.kill()
+    marked.wait_until_gone()
+    assert marked.noted()[-1] == "saved"
+
+
+class Terminal:
+    """A Python process at a terminal of its own, and what it shows."""
+
+    def __init__(self, folder: Path, script: str, arguments: List[str], variables: Dict[str, Any]) -> None:
+        self.master, slave = pty.openpty()
+        # As a shell does for its foreground job.
+        first = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        file = folder / "at-terminal.py"
+        file.write_text(first + textwrap.dedent(script))
+        self.process = subprocess.Popen(
+            [sys.executable, str(file), *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env={**os.environ, **variables},
+        )
+        os.close(slave)
+        self.shown = b""
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := os.read(self.master, 4096):
+                self.shown += chunk
+
+    def set_tostop(self) -> None:
+        mode = termios.tcgetattr(self.master)
+        mode[3] |= termios.TOSTOP
+        termios.tcsetattr(self.master, termios.TCSANOW, mode)
+
+    def end(self) -> str:
+        self.process.wait(timeout=LIMIT)
+        self.reader.join(timeout=LIMIT)
+        return self.shown.decode()
+
+
+@pytest.mark.parametrize("tostop", [False, True])
+def test_ctrl_c_at_a_terminal(marked: Marked, tmp_path: Path, tostop: bool) -> None:
+    """The job hears it once, and its members have their grace; the command sees a terminal, and may write to it."""
+    command = ["sh", "-c", f"echo to be seen; exec {' '.join(marked.command)}"]
+    terminal = Terminal(tmp_path, WAITING, command, marked.env)
+    if tostop:
+        terminal.set_tostop()
+    marked.wait_until_ready()
+    os.write(terminal.master, b"\x03")
+    shown = terminal.end()
+    assert "to be seen" in shown and "interrupted\r\n" in shown and terminal.process.returncode == 0, shown
+    # Colour, and the closing table: it has spoken to the terminal itself.
+    assert "\x1b[" in shown and "PEAK MEMORY" in shown, shown
+    assert not marked.living() and marked.noted() == ["ready", "asked", "saved"]
+
+
+def test_a_ctrl_c_that_python_catches_is_not_the_jobs(marked: Marked, tmp_path: Path) -> None:
+    """The terminal signals its foreground group, in which the command must not be."""
+    script = """
+        import signal, sys, rallypoint
+        job = rallypoint.start(sys.argv[1:], workers=1)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("caught", flush=True)
+        try:
+            job.wait(timeout=2.5)
+        except TimeoutError:
+            print("still there", flush=True)
+    """
+    terminal = Terminal(tmp_path, script, marked.command, marked.env)
+    marked.wait_until_ready()
+    os.write(terminal.master, b"\x03")
+    shown = terminal.end()
+    assert "caught" in shown and "still there" in shown, shown
+    assert not marked.living() and marked.noted() == ["ready", "asked", "saved"]
+
+
+def test_errors_at_a_terminal_have_their_text_and_are_not_held_up(marked: Marked, tmp_path: Path) -> None:
+    script = """
+        import sys, termios, rallypoint
+        mode = termios.tcgetattr(0)
+        mode[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, mode)
+        try:
+            rallypoint.run(["no-such-program"], workers=1)
+        except rallypoint.errors.RunError as error:
+            print("hint is", error.hint)
+    """
+    terminal = Terminal(tmp_path, script, [], marked.env)
+    assert "hint is give its path, or put it on PATH" in terminal.end()
+
+
+def test_a_closed_terminal_ends_the_job(marked: Marked, tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, WAITING, marked.command, marked.env)
+    marked.wait_until_ready()
+    # The reader waits in its read of the master, which keeps it open.
+    os.kill(terminal.process.pid, signal.SIGHUP)
+    assert terminal.process.wait(timeout=LIMIT) == -signal.SIGHUP
+    marked.wait_until_gone()
+    assert marked.noted() == ["ready", "asked", "saved"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_python_that_is_killed_takes_its_job_along(marked: Marked, programs: Any, number: signal.Signals) -> None:
+    process = programs.start(WAITING, *marked.command, **marked.env)
+    marked.wait_until_ready()
+    process.send_signal(number)
+    assert process.wait(timeout=LIMIT) == -number
+    marked.wait_until_gone()
+    assert marked.noted() == ["ready", "asked", "saved"], "members have their grace"
+
+
+def test_a_job_that_stands_still_ends_with_its_python_too(marked: Marked, programs: Any) -> None:
+    process = programs.start(
+        """
+        import os, signal, sys, rallypoint
+        job = rallypoint.start(sys.argv[1:], workers=1)
+        print(job.pid, flush=True)
+        job.wait()
+        """,
+        *marked.command,
+        **marked.env,
+    )
+    assert process.stdout is not None
+    guard = int(process.stdout.readline())
+    marked.wait_until_ready()
+    os.kill(guard, signal.SIGSTOP)
+    wait_for("the guard to stand still", lambda: f"{guard} (rallypoint) T" in Path(f"/proc/{guard}/stat").read_text())
+    process.kill()
+    process.wait(timeout=LIMIT)
+    marked.wait_until_gone()
+    assert marked.noted()[-1] == "saved"
+
+
+def test_forked_children_do_not_keep_the_job_of_a_killed_python(marked: Marked, programs: Any) -> None:
+    """Workers of multiprocessing have all descriptors of their parent."""
+    process = programs.start(
+        """
+        import os, signal, sys, rallypoint
+        job = rallypoint.start(sys.argv[1:], workers=1)
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        print(child, flush=True)
+        job.wait()
+        """,
+        *marked.command,
+        **marked.env,
+    )
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    try:
+        marked.wait_until_ready()
+        process.kill()
+        process.wait(timeout=LIMIT)
+        wait_for("the member to have saved", lambda: "saved" in marked.noted())
+        wait_for(
+            "the child to be left alone",
+            lambda: [line.partition(":")[0] for line in marked.living()] == [str(child)],
+            now=lambda: str(marked.living()),
+        )
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_python_that_ends_by_itself_ends_its_job_first(marked: Marked, programs: Any) -> None:
+    script = """
+        import atexit, os, signal, sys, rallypoint
+        # The first one is called last.
+        atexit.register(lambda: print(job.poll()))
+        job = rallypoint.start(sys.argv[1:], workers=1)
+        while "ready" not in open(os.environ["NOTES"]).read():
+            signal.sigtimedwait([signal.SIGUSR1], 0.05)
+    """
+    process = programs.start(script, *marked.command, **marked.env)
+    assert "interrupted (exit code 196)" in programs.end()[0] and process.returncode == 0
+    assert not marked.living() and marked.noted() == ["ready", "asked", "saved"]
+
+
+# A notebook.
+
+
+class Notebook:
+    """A real kernel, as Jupyter runs one."""
+
+    def __init__(self, variables: Dict[str, str]) -> None:
+        from jupyter_client.manager import KernelManager
+
+        self.manager = KernelManager()
+        self.manager.start_kernel(env={**os.environ, **variables})
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=LIMIT)
+
+    def begin(self, cell: str) -> str:
+        return self.client.execute(textwrap.dedent(cell))
+
+    def end(self, request: str) -> Tuple[str, str]:
+        """What the cell has shown, and how it ended: `ok`, or the name of what it has raised."""
+        shown = ""
+        while True:
+            message = self.client.get_iopub_msg(timeout=LIMIT)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            content = message["content"]
+            if message["msg_type"] == "stream":
+                shown += content["text"]
+            elif message["msg_type"] == "status" and content["execution_state"] == "idle":
+                break
+        reply = self.client.get_shell_msg(timeout=LIMIT)["content"]
+        return shown, reply.get("ename", reply["status"])
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def notebook(marked: Marked) -> Iterator[Notebook]:
+    notebook = Notebook({name: str(value) for name, value in marked.env.items()})
+    yield notebook
+    notebook.close()
+
+
+def test_a_cell_shows_what_members_write_and_can_be_interrupted(notebook: Notebook, marked: Marked) -> None:
+    cell = 'import rallypoint\nprint(rallypoint.run(["sh", "-c", "echo from a member"], workers=2).verdict)'
+    shown, end = notebook.end(notebook.begin(cell))
+    assert end == "ok" and "[worker 0] from a member\n" in shown and "[worker 1] from a member\n" in shown
+    assert "success" in shown and "PEAK MEMORY" in shown
+
+    request = notebook.begin(f"rallypoint.run({marked.command!r}, workers=2)")
+    marked.wait_until_ready(2)
+    notebook.manager.interrupt_kernel()
+    shown, end = notebook.end(request)
+    assert end == "KeyboardInterrupt"
+    assert marked.noted().count("asked") == marked.noted().count("saved") == 2
+    shown, end = notebook.end(notebook.begin("print('the kernel lives')"))
+    assert (shown, end) == ("the kernel lives\n", "ok")
+
+
+def test_a_kernel_that_is_killed_takes_its_job_along(notebook: Notebook, marked: Marked) -> None:
+    cell = f"import rallypoint\njob = rallypoint.start({marked.command!r}, workers=2)"
+    assert notebook.end(notebook.begin(cell))[1] == "ok"
+    marked.wait_until_ready(2)
+    notebook.manager.shutdown_kernel(now=True)
+    marked.wait_until_gone()
+    assert marked.noted().count("saved") == 2
+
+
+# What the pages show.
+
+
+def examples() -> Iterator[Tuple[str, str]]:
+    doc = rallypoint.__doc__ or ""
+    blocks = re.findall(r"::\n\n((?:    .*\n|\n)+)", doc)
+    yield "rallypoint", "\n".join(textwrap.dedent(block) for block in blocks)
+    guide = (ROOT / "docs" / "guides" / "python.md").read_text()
+    section = re.search(r"^## Run a job\n(.*?)^## ", guide, flags=re.MULTILINE | re.DOTALL)
+    assert section is not None
+    yield "guide", "\n".join(re.findall(r"```python\n(.*?)```", section[1], flags=re.DOTALL))
+
+
+def test_examples_have_right_types(tmp_path: Path) -> None:
+    for name, text in examples():
+        assert "rallypoint.run(" in text, name
+        (tmp_path / f"{name}_example.py").write_text(text)
+    config = ["--config-file", str(ROOT / "pyproject.toml")]
+    files = sorted(map(str, tmp_path.glob("*_example.py")))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *config, *files], capture_output=True, text=True, cwd=tmp_path, timeout=LIMIT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_of_the_guide_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RALLYPOINT_RANK'])\n")
+    text = dict(examples())["guide"]
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=LIMIT,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rank 0" in done.stdout, done.stdout

@@ -8,11 +8,8 @@ mod exit;
 mod here;
 mod log;
 mod printable;
-mod private;
-mod program;
 #[cfg(test)]
 mod reference;
-mod run_mode;
 mod settings;
 mod table;
 mod talk;

@@ -3,15 +3,19 @@
 //! There is one stream. The terminal's talk, `--events FILE`, Python's callbacks and every view subscribe to it; the
 //! words that people read are theirs. `docs/reference/events.md` describes the JSON of each.
 
+mod obstacle;
 pub mod samples;
+mod seconds;
+mod silent;
 
-use crate::hint;
-use crate::hint::{Hint, Setting};
+pub use obstacle::Obstacle;
+pub use silent::{LastWriter, Silent, Suspicion};
+
 use crate::names::{Name, Names};
 use crate::outcome::{End, Ended, Farewell, MemberOutcome, Whole};
 use crate::roster::Roster;
+use seconds::{in_seconds, maybe_in_seconds};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// Something that has happened.
@@ -335,59 +339,6 @@ pub struct Waited {
     pub limit: Duration,
 }
 
-/// Why no leader was found so far.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum Obstacle {
-    /// Nobody has published one.
-    Nobody,
-    /// The place to meet has not answered yet.
-    PlaceSilent {
-        /// Which place.
-        place: String,
-    },
-    /// The place to meet could not be asked; it will be again.
-    PlaceUnsteady {
-        /// Which place.
-        place: String,
-        /// What it says.
-        why: String,
-    },
-    /// This agent cannot lead, and the one that can has not come.
-    Awaited {
-        /// What is waited for, such as `rank 0 to lead`.
-        awaited: String,
-    },
-    /// The leader has not answered yet.
-    LeaderUnanswered {
-        /// Who it is.
-        leader: String,
-    },
-    /// The leader takes connections and does not answer.
-    LeaderMute {
-        /// Who it is.
-        leader: String,
-        /// What it did instead.
-        why: String,
-    },
-    /// Somebody with another key is where the leader should be.
-    SomebodyElse {
-        /// Where.
-        leader: String,
-        /// How that is known.
-        why: String,
-    },
-    /// Nothing connects to the leader.
-    LeaderUnreachable {
-        /// Who it is.
-        leader: String,
-        /// What the system says.
-        why: String,
-    },
-    /// An earlier attempt of this job still runs.
-    EarlierAttempt,
-}
-
 /// One member's address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterEntry {
@@ -407,59 +358,6 @@ pub struct Figures {
     pub seconds: f64,
     /// The most memory that it had.
     pub peak_kib: u64,
-}
-
-/// What is known when nobody has written anything for a while.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Silent {
-    /// For how long.
-    #[serde(with = "in_seconds")]
-    pub silent: Duration,
-    /// How many members there are.
-    pub world: u32,
-    /// Those that run no process yet.
-    pub not_started: Names,
-    /// Those that have ended.
-    pub ended: Names,
-    /// Those that never wrote anything.
-    pub never_wrote: Names,
-    /// Those that listen at their addresses; told where the framework's members do.
-    pub listening: Option<Names>,
-    /// Those that run and do not; told where the framework's members do.
-    pub not_listening: Option<Names>,
-    /// Who wrote last, and how long ago.
-    pub last: Option<LastWriter>,
-    /// What it may be, the likeliest first.
-    pub suspicions: Vec<Suspicion>,
-}
-
-/// Who wrote last.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LastWriter {
-    /// Who.
-    pub member: Names,
-    /// How long ago.
-    #[serde(with = "in_seconds")]
-    pub ago: Duration,
-}
-
-/// Why nobody may be writing anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Suspicion {
-    /// Somebody waits for a member that has ended, and a server may stand in for it.
-    WaitsForEndedServer,
-    /// Somebody waits for a member that has ended.
-    WaitsForEnded,
-    /// All others wait for those that do not listen.
-    WaitsForListeners,
-    /// A coordinator of TensorFlow 2 without a chief: all serve, and nobody trains.
-    NoChief,
-    /// A program of TensorFlow 1 without parameter servers.
-    NoParameterServers,
-    /// What Python keeps in its buffer.
-    Buffered,
 }
 
 impl RunEvent {
@@ -486,73 +384,5 @@ impl RunEvent {
         } else {
             RunEvent::Failed { member, code: end.code(), end, ended }
         })
-    }
-}
-
-impl Obstacle {
-    /// What may help.
-    pub fn hint(&self) -> Hint {
-        match self {
-            Obstacle::LeaderUnanswered { .. } | Obstacle::LeaderMute { .. } => {
-                hint!("look at that process; it may be suspended")
-            }
-            Obstacle::SomebodyElse { .. } => {
-                hint!("RALLYPOINT_KEY_FILE must name the same key for all members")
-            }
-            _ => hint!(Setting::MeetTimeout, " gives it longer"),
-        }
-    }
-}
-
-/// As the error tells it that no leader was found.
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Obstacle::Nobody => f.write_str("nobody has published one"),
-            Obstacle::PlaceSilent { place } => write!(f, "{place} does not answer"),
-            Obstacle::PlaceUnsteady { place, why } => write!(f, "{place} does not answer: {why}"),
-            Obstacle::Awaited { awaited } => write!(f, "still waiting for {awaited}"),
-            Obstacle::LeaderUnanswered { leader } => write!(f, "{leader} does not answer"),
-            Obstacle::LeaderMute { leader, why } => write!(f, "{leader}: it takes connections, but {why}"),
-            Obstacle::SomebodyElse { leader, why } => write!(f, "{leader} is somebody else: {why}"),
-            Obstacle::LeaderUnreachable { why, .. } => f.write_str(why),
-            Obstacle::EarlierAttempt => f.write_str("an earlier attempt of this job still runs"),
-        }
-    }
-}
-
-/// A time as a number of seconds.
-mod in_seconds {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use std::time::Duration;
-
-    pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(time.as_secs_f64())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
-
-/// The same, or `null`.
-mod maybe_in_seconds {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::time::Duration;
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        time.map(|time| time.as_secs_f64()).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        let seconds = Option::<f64>::deserialize(deserializer)?;
-        seconds.map(|seconds| Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)).transpose()
     }
 }

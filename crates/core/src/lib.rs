@@ -34,7 +34,7 @@
 //! | servers without Python | `serve` | yes |
 //! | members are started, watched and ended | `supervise` | yes |
 //! | one room per scheduler | `scheduler` | yes |
-//! | what is detected here | `doctor` | yes |
+//! | the front doors | `run` `doctor` | yes |
 //!
 //! The library never exits or panics on input, and prints nothing but what members write.
 
@@ -63,6 +63,7 @@ mod proxy;
 pub mod rendezvous;
 pub mod roles;
 pub mod roster;
+pub mod run;
 pub mod scheduler;
 pub mod serve;
 pub mod shell;
@@ -70,3 +71,8 @@ pub mod signal;
 pub mod supervise;
 mod trace;
 pub mod variables;
+
+pub use event::RunEvent;
+pub use hint::{Hint, Hinted};
+pub use outcome::Outcome;
+pub use run::{Run, RunError};

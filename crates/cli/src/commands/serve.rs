@@ -1,22 +1,14 @@
 //! `rallypoint serve`
 
-use crate::args::{RunArgs, ServeArgs, ServerArgs};
+use crate::args::{ServeArgs, ServerArgs};
 use crate::exit::{Exit, Failure, report, say};
-use crate::run_mode::RunMode;
-use rallypoint::check::ConfigFile;
 use rallypoint::environ::Environ;
 use rallypoint::hint;
 use rallypoint::hint::{Hint, Hinted, Setting};
-use rallypoint::job::Rules;
 use rallypoint::outcome::OwnCode;
-use rallypoint::plan::Plan;
-use rallypoint::roles::{Role, RoleError};
-use rallypoint::serve::find::{Found, NotFound, find};
-use rallypoint::serve::members::{Served, can_be_served};
+use rallypoint::serve::find::{Found, find};
 use rallypoint::serve::{self, Definition, Options};
-use rallypoint::supervise::StandInCommand;
 use rallypoint::variables as var;
-use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -114,70 +106,6 @@ pub(super) fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     loop {
         std::thread::park();
     }
-}
-
-/// The members of `run --serve`. TensorFlow is looked for once, here, and not by each of them; `None` if this
-/// agent runs none of them. `cluster` is that of `--tf-config`, of which this agent runs one member; `given` is where
-/// the user says that TensorFlow is.
-pub(super) fn served(
-    args: &RunArgs,
-    cluster: Option<&ConfigFile>,
-    plan: &Plan,
-    rules: &Rules,
-    environ: &Environ,
-    mode: &RunMode,
-    given: Option<&Path>,
-) -> Result<Option<Served>, Failure> {
-    let Some(roles) = &args.job.serve.serve else { return Ok(None) };
-    let in_a_step = matches!(mode, RunMode::Step(..));
-    // How many members there will be is up to srun then; they know, and say what is wrong.
-    if in_a_step && !args.job.srun_args.is_empty() {
-        return Ok(None);
-    }
-    let roles = roles.split(',').map(|role| role.trim().parse()).collect::<Result<_, RoleError>>()?;
-    let members = match cluster {
-        None => plan.members().iter().map(|member| member.role.clone()).collect(),
-        Some(config) => {
-            let all =
-                config.cluster.iter().flat_map(|(role, tasks)| tasks.iter().flatten().map(move |_| role));
-            all.map(|role| role.parse()).collect::<Result<Vec<Role>, RoleError>>()?
-        }
-    };
-    can_be_served(&roles, &members, rules, args.job.framework)?;
-    let own = match (plan.members(), args.job.meet.rank.or(plan.me())) {
-        ([only], _) => Some(only),
-        (_, rank) => rank.and_then(|rank| plan.member(rank)),
-    };
-    if in_a_step || own.is_some_and(|member| !roles.contains(&member.role)) {
-        return Ok(None);
-    }
-    let found = find(given, &args.command, environ)?;
-    let mut command = vec![std::env::current_exe()?.into_os_string(), "serve".into()];
-    command.extend(["--tensorflow".into(), found.folder.into_os_string()]);
-    if let Some(file) = &args.job.serve.serve_config {
-        // What is wrong with it is said once, before anything starts.
-        let config = Some((file.display().to_string(), read(file)?));
-        Options { config, ..Options::default() }.config_proto()?;
-        command.extend(["--config".into(), file.into()]);
-    }
-    Ok(Some(Served { roles, command }))
-}
-
-/// Where the user says that TensorFlow is, found now: a mistyped folder would be noticed when a server is needed, and
-/// that may be hours later. `None` if nothing was typed, or if others look: the tasks of a step see their own hosts.
-pub(super) fn given(args: &RunArgs, environ: &Environ, mode: &RunMode) -> Result<Option<PathBuf>, NotFound> {
-    let typed = args.job.serve.tensorflow.as_deref();
-    let typed = typed.filter(|_| args.job.framework.has_servers());
-    let typed = typed.filter(|_| !matches!(mode, RunMode::Step(..)));
-    typed.map(|folder| Ok(find(Some(folder), &[], environ)?.folder)).transpose()
-}
-
-/// What stands in for a member that has finished. It looks for TensorFlow itself, so that a start does not wait
-/// for what is seldom needed; two threads are enough for a server that nobody gives work.
-pub(super) fn stand_in(args: &RunArgs, given: Option<PathBuf>) -> std::io::Result<StandInCommand> {
-    let mut serve = vec![std::env::current_exe()?.into_os_string()];
-    serve.extend(["serve", "--intra-op-threads", "1", "--inter-op-threads", "2"].map(OsString::from));
-    Ok(StandInCommand { serve, tensorflow: given, command: args.command.clone() })
 }
 
 fn not_started(error: impl Hinted + Send + Sync + 'static) -> Exit {

@@ -44,6 +44,11 @@ const TASK_HINT: &str = r#"write "task": {"type": "worker", "index": 0}"#;
 const MAX_INDEX: usize = 1 << 20;
 
 impl ConfigFile {
+    /// The address of the member that the file is for.
+    pub fn own_address(&self) -> Option<&str> {
+        self.cluster.get(&self.role)?.get(self.index as usize)?.as_deref()
+    }
+
     pub fn parse(name: &str, text: &str) -> Result<ConfigFile, ConfigError> {
         let value: Value = serde_json::from_str(text)
             .map_err(|source| ConfigError::NotJson { file: name.to_owned(), source })?;

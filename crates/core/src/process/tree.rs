@@ -54,6 +54,11 @@ pub(crate) fn kill_group(group: u32) {
     }
 }
 
+/// How many threads this process has.
+pub(crate) fn thread_count() -> std::io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
 fn own_pid() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }

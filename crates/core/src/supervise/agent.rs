@@ -7,7 +7,7 @@ use super::conductor::Conductor;
 use super::event_loop::{ending, in_event_loop};
 use super::follower::follow;
 use super::others::Others;
-use super::run::{Run, RunError, Tell, io, settled};
+use super::run::{AgentError, Prepared, Tell, io, settled};
 use super::signals::Signals;
 use crate::allocation::IndependentRestarts;
 use crate::event::RunEvent;
@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Runs all members on this machine.
-pub fn run_here(run: Run, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outcome, RunError> {
+pub fn run_here(run: Prepared, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outcome, AgentError> {
     let descriptors = DescriptorLimit::raise_for(run.plan.members().len(), 0)?;
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
@@ -42,10 +42,11 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outc
             endpoints.push(Endpoint { address: address.clone(), port: port.port() });
             held.insert(member.rank, port);
         }
-        let Run { plan, environ, spec } = run;
+        let Prepared { plan, environ, spec } = run;
         let deadline = plan.deadline().or_else(|| spec.ask_deadline?(&environ));
         let roster = Roster::met(plan.with_deadline(deadline), endpoints)?;
-        let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
+        let job =
+            Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| AgentError::nobody(&spec.rules))?;
         let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, tell)?;
         conductor.begin(signals.suspended);
         Ok(conductor.run(&mut signals).await)
@@ -54,12 +55,12 @@ pub fn run_here(run: Run, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outc
 
 /// Runs one member, after meeting the others.
 pub fn run_member(
-    run: Run,
+    run: Prepared,
     meeting: &Meeting,
     way: WayToMeet,
     guard: Option<OwnedFd>,
     tell: Tell<'_>,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, AgentError> {
     // Any of them may come to lead the others.
     let descriptors = DescriptorLimit::raise_for(1, run.plan.members().len())?;
     // It is dropped behind the loop, and takes back what was published.
@@ -68,7 +69,7 @@ pub fn run_member(
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
         // Whoever asks for something impossible hears it before the others have come.
-        Job::new(&run.plan, run.spec.rules.clone()).ok_or_else(|| RunError::nobody(&run.spec.rules))?;
+        Job::new(&run.plan, run.spec.rules.clone()).ok_or_else(|| AgentError::nobody(&run.spec.rules))?;
         let port = meeting.hold_port(&run.plan, &run.spec.ports, run.spec.hand_over)?;
         let mut join_request = meeting.join_request(
             &run.plan,
@@ -112,13 +113,13 @@ pub fn run_member(
 
 /// The leader of many: gathers, then decides for all.
 async fn lead(
-    run: Run,
+    run: Prepared,
     mut leader: Leader,
     port: HeldPort,
     descriptors: DescriptorLimit,
     signals: &mut Signals,
     tell: Tell<'_>,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, AgentError> {
     let started = Instant::now();
     // Only the leader asks: a scheduler that every member asked would have a lot to do.
     if let Some(ask) = run.spec.ask_deadline {
@@ -133,7 +134,7 @@ async fn lead(
         match gathered {
             Ok(gathered) => gathered,
             Err(error) => {
-                leader.dismiss(&error, RunError::code_of(&error)).await;
+                leader.dismiss(&error, AgentError::code_of(&error)).await;
                 return Err(error.into());
             }
         };
@@ -149,8 +150,7 @@ async fn lead(
     handout.hand_out(&remotes);
     let world = conductor.roster.plan().world();
     conductor.stream.emit(RunEvent::Gathered { world, seconds: started.elapsed() });
-    conductor.others =
-        Some(Others { leader, remotes, runs, latecomers: HashMap::new(), silent: Vec::new(), give_up: None });
+    conductor.others = Some(Others::new(leader, remotes, runs));
     conductor.begin(signals.suspended);
     Ok(conductor.run(signals).await)
 }

@@ -9,7 +9,7 @@ use super::member::Happened;
 use super::others::{Others, receive};
 use super::restarts::Restarts;
 use super::rollcall::RollCall;
-use super::run::{LogErrors, Requeue, RunError, RunSpec, Tell, io};
+use super::run::{AgentError, LogErrors, Requeue, RunSpec, Tell};
 use super::signals::{Sensed, Signals, until};
 use super::silence::Silence;
 use super::standin::is_not_found;
@@ -62,13 +62,14 @@ pub(super) struct Conductor<'a> {
 impl<'a> Conductor<'a> {
     /// The conductor of a job that is settled.
     pub(super) fn of(
-        settled: Result<(Roster, Environ, RunSpec), RunError>,
+        settled: Result<(Roster, Environ, RunSpec), AgentError>,
         held: HashMap<u32, HeldPort>,
         descriptors: DescriptorLimit,
         tell: Tell<'a>,
-    ) -> Result<Conductor<'a>, RunError> {
+    ) -> Result<Conductor<'a>, AgentError> {
         let (roster, environ, spec) = settled?;
-        let job = Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| RunError::nobody(&spec.rules))?;
+        let job =
+            Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| AgentError::nobody(&spec.rules))?;
         Conductor::new(roster, job, held, descriptors, &spec, &environ, tell)
     }
 
@@ -80,13 +81,12 @@ impl<'a> Conductor<'a> {
         spec: &RunSpec,
         environ: &Environ,
         tell: Tell<'a>,
-    ) -> Result<Conductor<'a>, RunError> {
+    ) -> Result<Conductor<'a>, AgentError> {
         let mut own: Vec<u32> = held.keys().copied().collect();
         own.sort_unstable();
         let (executor, losses) = prepare(&roster, held, descriptors, spec, environ, tell)?;
-        let named = spec.events.as_ref().map(|file| format!("--events {}", file.display()));
         let log = EventLog::create(spec.events.as_deref(), &losses)
-            .map_err(io(named.as_deref().unwrap_or("--events")))?;
+            .map_err(|source| AgentError::Events { file: spec.events.clone().unwrap_or_default(), source })?;
         let (world, attempt) = (roster.plan().members().len(), roster.plan().attempt());
         Ok(Conductor {
             roster,

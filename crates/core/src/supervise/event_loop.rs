@@ -1,12 +1,12 @@
 //! The event loop of an agent, and the signals that end it.
 
-use super::run::{RunError, io};
+use super::run::{AgentError, io};
 use super::signals::{Sensed, Signals};
 use crate::clock;
 use crate::signal;
 
 /// Runs a job to its end, on this thread.
-pub(super) fn in_event_loop<T>(future: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+pub(super) fn in_event_loop<T>(future: impl Future<Output = Result<T, AgentError>>) -> Result<T, AgentError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io("event loop"))?;
     let outcome = tokio::task::LocalSet::new().block_on(&runtime, async {

@@ -5,7 +5,7 @@ use super::following::{Action, Following, Heard};
 use super::launch::prepare;
 use super::losses::Tally;
 use super::patience::Patience;
-use super::run::{LogErrors, Run, RunError, RunSpec, Tell, settled};
+use super::run::{AgentError, LogErrors, Prepared, RunSpec, Tell, settled};
 use super::signals::{Signals, until};
 use super::silence::Reports;
 use super::standin::is_not_found;
@@ -25,14 +25,14 @@ use std::time::{Duration, SystemTime};
 
 /// A follower: runs its member, tells the leader, does as it says.
 pub(super) async fn follow(
-    run: Run,
+    run: Prepared,
     mut link: Link,
     columns: Columns,
     port: HeldPort,
     descriptors: DescriptorLimit,
     signals: &mut Signals,
     tell: Tell<'_>,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, AgentError> {
     let rank = link.rank;
     let (roster, executor, spec) = match ready(run, rank, &columns, port, descriptors, tell) {
         Ok(ready) => ready,
@@ -141,13 +141,13 @@ impl Follower<'_> {
 
 /// Everything that its member needs to start.
 fn ready(
-    run: Run,
+    run: Prepared,
     rank: u32,
     columns: &Columns,
     port: HeldPort,
     descriptors: DescriptorLimit,
     tell: Tell<'_>,
-) -> Result<(Roster, Executor, RunSpec), RunError> {
+) -> Result<(Roster, Executor, RunSpec), AgentError> {
     let members = columns
         .members(run.plan.world())
         .ok_or_else(|| RendezvousError::Refused { why: "its roster does not fit the world".to_owned() })?;

@@ -3,7 +3,7 @@
 use super::executor::Executor;
 use super::member::Launch;
 use super::output::Output;
-use super::run::{RunError, RunSpec, Tell, io};
+use super::run::{AgentError, RunSpec, Tell, io};
 use super::standin::StandIns;
 use crate::environ::Environ;
 use crate::event::RunEvent;
@@ -24,13 +24,14 @@ pub(super) fn prepare(
     spec: &RunSpec,
     environ: &Environ,
     tell: Tell<'_>,
-) -> Result<(Executor, Losses), RunError> {
+) -> Result<(Executor, Losses), AgentError> {
     let plan = roster.plan();
     let roster_file = spec.private.join("roster.json");
     std::fs::write(&roster_file, roster.to_json()).map_err(io(&roster_file.display().to_string()))?;
     let log_folder = spec.log_dir.as_ref().map(|folder| folder.join(format!("attempt-{}", plan.attempt())));
     if let Some(folder) = &log_folder {
-        std::fs::create_dir_all(folder).map_err(io(&format!("--log-dir {}", folder.display())))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|source| AgentError::LogDir { folder: folder.clone(), source })?;
     }
     let mut launches = Vec::new();
     for (rank, port) in held {

@@ -1,6 +1,6 @@
 //! What starts one agent in each slot, while it runs.
 
-use super::run::{RunError, io};
+use super::run::{AgentError, io};
 use super::signals::{Sensed, Signals};
 use crate::clock;
 use crate::outcome::End;
@@ -28,6 +28,14 @@ pub struct Launcher {
     pub variables: Vec<(OsString, OsString)>,
 }
 
+impl Launcher {
+    /// Its words for people: without the agent that it starts.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let words = self.command.iter().take_while(|word| *word != "--");
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
 /// The step's launcher, which runs.
 #[derive(Debug)]
 pub(super) struct Step {
@@ -41,7 +49,7 @@ impl Step {
         launcher: &Launcher,
         contact: &Contact,
         descriptors: DescriptorLimit,
-    ) -> Result<Step, RunError> {
+    ) -> Result<Step, AgentError> {
         let Launcher { name, command, variables } = launcher;
         let mut starting = Command::new(&command[0]);
         starting.args(&command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));

@@ -53,6 +53,6 @@ mod stream;
 pub use agent::{run_here, run_member};
 pub use launcher::Launcher;
 pub use output::OutputStyle;
-pub use run::{LogErrors, Requeue, Run, RunError, RunSpec};
+pub use run::{AgentError, LogErrors, Prepared, Requeue, RunSpec};
 pub use standin::StandInCommand;
 pub use step::run_step;

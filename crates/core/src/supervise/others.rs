@@ -27,6 +27,13 @@ pub(super) struct Others {
     pub(super) give_up: Option<Instant>,
 }
 
+impl Others {
+    /// Those that have met, all of them alive.
+    pub(super) fn new(leader: Leader, remotes: Remotes, runs: Vec<u32>) -> Others {
+        Others { leader, remotes, runs, latecomers: HashMap::new(), silent: Vec::new(), give_up: None }
+    }
+}
+
 /// Somebody comes when the job runs, and does not belong to it.
 pub(super) fn refuse(remote: &Remote) {
     let hint = hint!("another job needs another ", Setting::Meet, " directory or ", Setting::Job, " name");

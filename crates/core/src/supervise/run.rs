@@ -72,16 +72,16 @@ pub struct Requeue {
     pub command: Vec<OsString>,
 }
 
-/// A run: what there is, what was asked for, and how.
+/// A run that is prepared: what there is, what was asked for, and how.
 #[derive(Debug)]
-pub struct Run {
+pub struct Prepared {
     pub plan: Plan,
     pub environ: Environ,
     pub spec: RunSpec,
 }
 
 #[derive(Debug, Error)]
-pub enum RunError {
+pub enum AgentError {
     #[error(transparent)]
     Meeting(#[from] RendezvousError),
     #[error(transparent)]
@@ -100,21 +100,43 @@ pub enum RunError {
     NobodyTrains,
     #[error(transparent)]
     TooFewDescriptors(#[from] TooFewDescriptors),
+    /// The directory for the members' output cannot be made.
+    #[error("the log directory {}: {source}", folder.display())]
+    LogDir {
+        /// Which.
+        folder: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file for the events cannot be opened.
+    #[error("the events' file {}: {source}", file.display())]
+    Events {
+        /// Which.
+        file: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The system refuses something else.
     #[error("{what}: {source}")]
-    Io { what: String, source: std::io::Error },
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
 }
 
-impl Hinted for RunError {
+impl Hinted for AgentError {
     fn hint(&self) -> Option<Hint> {
         match self {
-            RunError::Meeting(error) => error.hint(),
-            RunError::Port(error) => error.hint(),
-            RunError::Framework(error) => error.hint(),
-            RunError::Settle(error) => error.hint(),
-            RunError::Roster(error) => error.hint(),
-            RunError::Address(error) => error.hint(),
-            RunError::NobodyDecides => Some(hint!(Setting::Until.with("all"), " waits for everyone")),
-            RunError::NobodyTrains => Some(hint!(
+            AgentError::Meeting(error) => error.hint(),
+            AgentError::Port(error) => error.hint(),
+            AgentError::Framework(error) => error.hint(),
+            AgentError::Settle(error) => error.hint(),
+            AgentError::Roster(error) => error.hint(),
+            AgentError::Address(error) => error.hint(),
+            AgentError::NobodyDecides => Some(hint!(Setting::Until.with("all"), " waits for everyone")),
+            AgentError::NobodyTrains => Some(hint!(
                 "give ",
                 Setting::Workers.with("N"),
                 " or ",
@@ -123,13 +145,15 @@ impl Hinted for RunError {
                 Setting::Until.with("all"),
                 " if these members end by themselves"
             )),
-            RunError::TooFewDescriptors(error) => error.hint(),
-            RunError::Io { .. } => None,
+            AgentError::TooFewDescriptors(error) => error.hint(),
+            AgentError::LogDir { .. } => Some(hint!("choose another one with ", Setting::LogDir)),
+            AgentError::Events { .. } => Some(hint!("choose another one with ", Setting::Events)),
+            AgentError::Io { .. } => None,
         }
     }
 }
 
-impl RunError {
+impl AgentError {
     pub(super) fn code_of(error: &RendezvousError) -> u8 {
         match error {
             RendezvousError::Dismissed { code, .. } | RendezvousError::MemberFailed { code, .. } => {
@@ -144,25 +168,27 @@ impl RunError {
     }
 
     /// Nobody could ever decide the end of a job with these rules.
-    pub fn nobody(rules: &Rules) -> RunError {
+    pub fn nobody(rules: &Rules) -> AgentError {
         match rules.until {
-            Until::Auto | Until::First => RunError::NobodyTrains,
-            Until::Chief | Until::Workers | Until::All => RunError::NobodyDecides,
+            Until::Auto | Until::First => AgentError::NobodyTrains,
+            Until::Chief | Until::Workers | Until::All => AgentError::NobodyDecides,
         }
     }
 
     pub fn code(&self) -> u8 {
         match self {
-            RunError::Meeting(error) => RunError::code_of(error),
-            RunError::Port(_) | RunError::TooFewDescriptors(_) | RunError::Io { .. } => {
-                OwnCode::NotStarted.code()
-            }
-            RunError::Framework(_)
-            | RunError::Settle(_)
-            | RunError::Roster(_)
-            | RunError::Address(_)
-            | RunError::NobodyDecides
-            | RunError::NobodyTrains => 2,
+            AgentError::Meeting(error) => AgentError::code_of(error),
+            AgentError::Port(_)
+            | AgentError::TooFewDescriptors(_)
+            | AgentError::LogDir { .. }
+            | AgentError::Events { .. }
+            | AgentError::Io { .. } => OwnCode::NotStarted.code(),
+            AgentError::Framework(_)
+            | AgentError::Settle(_)
+            | AgentError::Roster(_)
+            | AgentError::Address(_)
+            | AgentError::NobodyDecides
+            | AgentError::NobodyTrains => 2,
         }
     }
 }
@@ -170,20 +196,20 @@ impl RunError {
 /// Who hears what happens: the one stream of events.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(RunEvent);
 
-pub(super) fn io(what: &str) -> impl FnOnce(std::io::Error) -> RunError {
+pub(super) fn io(what: &str) -> impl FnOnce(std::io::Error) -> AgentError {
     let what = what.to_owned();
-    move |source| RunError::Io { what, source }
+    move |source| AgentError::Io { what, source }
 }
 
 /// Adds what the members told; what is left of the run goes on with it.
 pub(super) fn settled(
-    run: Run,
+    run: Prepared,
     rank: Option<u32>,
     attempt: u32,
     deadline: Option<SystemTime>,
     members: Vec<Seat>,
-) -> Result<(Roster, Environ, RunSpec), RunError> {
-    let Run { plan, environ, spec } = run;
+) -> Result<(Roster, Environ, RunSpec), AgentError> {
+    let Prepared { plan, environ, spec } = run;
     let plan = plan.in_attempt(attempt).with_deadline(deadline);
     let roster = rendezvous::settle(plan, environ.cpus, rank, members)?;
     Ok((roster, environ, spec))

@@ -4,7 +4,7 @@ use super::conductor::Conductor;
 use super::event_loop::in_event_loop;
 use super::launcher::{Launcher, STEP_END, Step};
 use super::others::Others;
-use super::run::{Run, RunError, Tell, io, settled};
+use super::run::{AgentError, Prepared, Tell, io, settled};
 use super::signals::Signals;
 use crate::clock;
 use crate::event::RunEvent;
@@ -21,12 +21,12 @@ use std::time::Duration;
 
 /// Starts a step, leads it, and sees it out.
 pub fn run_step(
-    run: Run,
+    run: Prepared,
     meeting: &Meeting,
     launcher: &Launcher,
     guard: Option<OwnedFd>,
     tell: Tell<'_>,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, AgentError> {
     let descriptors = DescriptorLimit::raise_for(0, run.plan.members().len())?;
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
@@ -34,13 +34,7 @@ pub fn run_step(
         let join_request =
             meeting.join_request(&run.plan, hostname, &Addressing::default(), 0, run.spec.grace)?;
         let (contact, mut leader) = Leader::of_step(&join_request).await?;
-        let line: Vec<_> = launcher
-            .command
-            .iter()
-            .take_while(|word| *word != "--")
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        tell(RunEvent::StepStarting { command: line });
+        tell(RunEvent::StepStarting { command: launcher.shown() });
         // Before the step and not beside it: from then on this agent waits for all its children alike.
         if let Some(deadline) = run.spec.ask_deadline.and_then(|ask| ask(&run.environ)) {
             leader.ask_deadline(move || Some(deadline));
@@ -51,13 +45,13 @@ pub fn run_step(
             match gather(&run, &mut leader, &mut step, &mut signals, tell).await {
                 Ok(met) => met,
                 Err(error) => {
-                    leader.dismiss(&error, RunError::code_of(&error)).await;
+                    leader.dismiss(&error, AgentError::code_of(&error)).await;
                     // Nothing has started yet, so nothing needs a grace.
                     step.end(Duration::ZERO).await;
                     return Err(error.into());
                 }
             };
-        let settled = settled(Run { plan, ..run }, None, attempt, deadline, members);
+        let settled = settled(Prepared { plan, ..run }, None, attempt, deadline, members);
         let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, tell) {
             Ok(conductor) => conductor,
             Err(error) => {
@@ -70,14 +64,7 @@ pub fn run_step(
         let world = conductor.roster.plan().world();
         let seconds = clock::now().saturating_duration_since(started);
         conductor.stream.emit(RunEvent::Gathered { world, seconds });
-        conductor.others = Some(Others {
-            leader,
-            remotes,
-            runs,
-            latecomers: HashMap::new(),
-            silent: Vec::new(),
-            give_up: None,
-        });
+        conductor.others = Some(Others::new(leader, remotes, runs));
         conductor.step = Some(step);
         conductor.begin(signals.suspended);
         Ok(conductor.run(&mut signals).await)
@@ -86,7 +73,7 @@ pub fn run_step(
 
 /// Everyone's offer, unless the step ends or a signal comes first.
 async fn gather(
-    run: &Run,
+    run: &Prepared,
     leader: &mut Leader,
     step: &mut Step,
     signals: &mut Signals,
@@ -100,7 +87,7 @@ async fn gather(
 }
 
 /// A plan of the roles that the step's tasks have worked out, `ps*1,worker*3`.
-fn plan_of(run: &Run, roles: &str) -> Result<Plan, String> {
+fn plan_of(run: &Prepared, roles: &str) -> Result<Plan, String> {
     // As foreseen: then the hosts are known too.
     if folded_roles(&run.plan) == roles {
         return Ok(run.plan.clone());
@@ -112,6 +99,6 @@ fn plan_of(run: &Run, roles: &str) -> Result<Plan, String> {
     // What nobody decides would never end.
     match Job::new(&plan, run.spec.rules.clone()) {
         Some(_) => Ok(plan),
-        None => Err(hint::in_full(&RunError::nobody(&run.spec.rules))),
+        None => Err(hint::in_full(&AgentError::nobody(&run.spec.rules))),
     }
 }

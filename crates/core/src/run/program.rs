@@ -1,8 +1,8 @@
 //! The program that is to run: found before anything waits, or told why it cannot be.
 
-use rallypoint::hint;
-use rallypoint::hint::{Hint, Hinted};
-use rallypoint::process::{find_on_path, is_executable};
+use crate::hint;
+use crate::hint::{Hint, Hinted};
+use crate::process::{find_on_path, is_executable};
 use std::io::Read;
 use std::path::Path;
 use thiserror::Error;
@@ -11,7 +11,7 @@ use thiserror::Error;
 const LONGEST_FIRST_LINE: u64 = 256;
 
 #[derive(Debug, PartialEq, Eq, Error)]
-pub(crate) enum NoProgram {
+pub enum NoProgram {
     #[error("{program} is not executable")]
     NotExecutable { program: String, instead: String },
     #[error("{program} is a directory")]
@@ -50,7 +50,7 @@ impl Hinted for NoProgram {
 }
 
 /// Looks for a program as a shell in `folder` would.
-pub(crate) fn must_exist(program: &str, folder: &Path, path: Option<&str>) -> Result<(), NoProgram> {
+pub fn must_exist(program: &str, folder: &Path, path: Option<&str>) -> Result<(), NoProgram> {
     let file = folder.join(program);
     let first = program.split_whitespace().next().unwrap_or_default();
     // `"python train.py"` in quotes is one word, and the name of no program.

@@ -20,28 +20,39 @@ const ROOM: usize = 64 << 10;
 
 /// Exists as long as this value in the process that made it. A process that was forked from that one leaves it
 /// alone, unless the other one has died.
-pub(crate) struct PrivateFolder {
-    pub(crate) path: PathBuf,
-    owner: u32,
+pub(super) struct PrivateFolder {
+    pub(super) path: PathBuf,
+    /// The process that removes it; none if that is another's business.
+    owner: Option<u32>,
     _lock: File,
 }
 
 impl PrivateFolder {
     /// Makes one inside `parent`, after removing those of dead runs. What cannot be finished is not left.
-    pub(crate) fn new(parent: &Path, now: SystemTime) -> io::Result<PrivateFolder> {
+    pub(super) fn new(parent: &Path, now: SystemTime) -> io::Result<PrivateFolder> {
         let clock = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
         let path = parent.join(format!("rallypoint-{}-{clock:x}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path)?;
         let made = locked(&path).and_then(|lock| Ok((lock, path.metadata()?.uid())));
         let (lock, uid) = made.inspect_err(|_| _ = std::fs::remove_dir_all(&path))?;
         sweep(parent, uid, clock);
-        Ok(PrivateFolder { path, owner: std::process::id(), _lock: lock })
+        Ok(PrivateFolder { path, owner: Some(std::process::id()), _lock: lock })
+    }
+
+    /// A process that was forked from this one has it from now on.
+    pub(super) fn leave_to_child(mut self) {
+        self.owner = None;
+    }
+
+    /// The same, as that process sees it.
+    pub(super) fn take_over(&mut self) {
+        self.owner = Some(std::process::id());
     }
 
     /// True in the process that made it, and in its child once that process is gone.
     fn is_mine(&self) -> bool {
         let parent = rustix::process::getppid().map(|parent| parent.as_raw_pid().unsigned_abs());
-        self.owner == std::process::id() || parent != Some(self.owner)
+        self.owner.is_some_and(|owner| owner == std::process::id() || parent != Some(owner))
     }
 }
 
@@ -139,11 +150,14 @@ mod tests {
         let ours = std::os::unix::process::parent_id();
         // As seen by the agent, whose parent is the guard, and by one whose guard was killed.
         let agent =
-            PrivateFolder { owner: ours, path: path.clone(), _lock: folder._lock.try_clone().unwrap() };
+            PrivateFolder { owner: Some(ours), path: path.clone(), _lock: folder._lock.try_clone().unwrap() };
         drop(agent);
         assert!(path.exists());
-        let killed =
-            PrivateFolder { owner: u32::MAX, path: path.clone(), _lock: folder._lock.try_clone().unwrap() };
+        let killed = PrivateFolder {
+            owner: Some(u32::MAX),
+            path: path.clone(),
+            _lock: folder._lock.try_clone().unwrap(),
+        };
         drop(killed);
         assert!(!path.exists());
         drop(folder);

@@ -1,7 +1,7 @@
-//! The leader's side: take offers until all have come, hand out the roster, keep the lines.
+//! The leader's side: take offers until all have come, hand out the roster, keep the connections.
 
+use super::connections::{self, Incoming, Remote};
 use super::endpoints;
-use super::lines::{self, Incoming, Remote};
 use super::message::{Columns, Offer, Seat, ToLeader, ToMember, VERSION};
 use super::seats::{Ended, Refusal, Seating, Seats, Verdict};
 use super::{Contact, JoinRequest, Key, Remotes, RendezvousError, Wait};
@@ -30,7 +30,7 @@ pub struct Leader {
     join_request: JoinRequest,
     /// Who has come, and what follows from it.
     seats: Seats,
-    /// The others' lines.
+    /// The others' connections.
     remotes: Remotes,
     /// When the others were last told who is missing.
     told: Option<Instant>,
@@ -57,7 +57,7 @@ pub struct Met {
     pub runs: Vec<u32>,
     /// Where each rank is.
     pub members: Vec<Seat>,
-    /// The others' lines.
+    /// The others' connections.
     pub remotes: Remotes,
     pub roster: Handout,
 }
@@ -80,7 +80,7 @@ impl Leader {
         wait: Wait,
         port: u16,
     ) -> Result<Option<(Contact, Leader)>, RendezvousError> {
-        let listener = match lines::listen_on(port) {
+        let listener = match connections::listen_on(port) {
             Ok(listener) => listener,
             Err(error) if port != 0 && error.kind() == std::io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -108,7 +108,7 @@ impl Leader {
             key: published,
         };
         let (sender, incoming) = mpsc::channel(1024);
-        tokio::task::spawn_local(lines::accept_all(listener, key, join_request.world, sender));
+        tokio::task::spawn_local(connections::accept_all(listener, key, join_request.world, sender));
         let mut seats = seats_of(join_request, join_request.world, wait);
         if let Some(rank) = join_request.lost_leader {
             seats.gone(rank, clock::now());

@@ -1,4 +1,4 @@
-//! A member's side: connect, prove the key, offer, and keep the line.
+//! A member's side: connect, prove the key, offer, and keep the connection.
 
 use super::endpoints;
 use super::message::{Columns, ToLeader, ToMember};
@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// How long the leader's word is waited for beyond our own limit.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// A line to the leader, after it has taken our offer.
+/// A connection to the leader, after it has taken our offer.
 #[derive(Debug)]
 pub struct Link {
     pub rank: u32,
@@ -43,7 +43,7 @@ pub struct Link {
 #[derive(Debug)]
 pub(super) enum Answer {
     Welcome(Link),
-    /// An earlier attempt still runs; its end will be told on this line.
+    /// An earlier attempt still runs; its end will be told on this connection.
     Later(Link),
 }
 
@@ -133,7 +133,7 @@ impl Link {
         self.incoming.recv().await.unwrap_or(Err(WireError::Closed))
     }
 
-    /// Says something without waiting; a line that is gone is noticed by [`Link::receive`].
+    /// Says something without waiting; a connection that is gone is noticed by [`Link::receive`].
     pub fn send(&self, message: ToLeader) {
         self.outgoing.send(message).or_log("a word to a leader that is gone");
     }

@@ -56,7 +56,7 @@ pub enum ToMember {
     Refused {
         why: String,
     },
-    /// An earlier attempt is still running; stay on the line to hear its end.
+    /// An earlier attempt is still running; stay connected to hear its end.
     Later,
     /// Who has come and who is missing: the ranks of the first few, and how many more.
     Waiting {
@@ -87,7 +87,7 @@ pub enum ToMember {
 }
 
 impl ToMember {
-    /// Whether it may not be left out where a line is slow: the next word of the others says as much.
+    /// Whether it may not be left out where a connection is slow: the next word of the others says as much.
     pub(super) fn must_arrive(&self) -> bool {
         !matches!(self, ToMember::Waiting { .. } | ToMember::Alive)
     }

@@ -6,6 +6,7 @@
 
 pub mod address;
 mod attend;
+mod connections;
 pub mod directory;
 mod endpoints;
 mod exchange;
@@ -15,7 +16,6 @@ mod join;
 mod join_request;
 pub mod key;
 pub mod launched;
-mod lines;
 pub mod message;
 mod remotes;
 mod search;
@@ -29,13 +29,13 @@ mod way;
 pub mod wire;
 
 pub use attend::{Attended, attend};
+pub use connections::{Incoming, Remote};
 pub use exchange::{Exchanged, exchange};
 pub use gather::{Gathered, Handout, Leader, Met};
 pub use join::Link;
 pub(crate) use join_request::folded_roles;
 pub use join_request::{JoinRequest, Meeting};
 pub use key::Key;
-pub use lines::{Incoming, Remote};
 pub use remotes::Remotes;
 pub use search::{Part, meet};
 pub use seeker::Seeker;

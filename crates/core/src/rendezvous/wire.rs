@@ -1,4 +1,4 @@
-//! The authenticated line between two agents.
+//! The authenticated connection between two agents.
 //!
 //! Both sides first prove that they know the job's key, with fresh random numbers from each, before
 //! anything else is read. Then every frame carries a MAC over its direction, its number and its
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_is_told_apart_from_a_broken_line() {
+    fn a_wrong_key_is_told_apart_from_a_broken_connection() {
         block_on(async {
             let key = Key::random().unwrap();
             assert_eq!(shake(key.clone(), key.clone()).await, (Ok(()), Ok(())));

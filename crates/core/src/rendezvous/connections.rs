@@ -29,7 +29,7 @@ const BACKLOG: i32 = 4096;
 
 /// What came over the network.
 #[derive(Debug)]
-pub enum Incoming {
+pub(crate) enum Incoming {
     Offer {
         offer: Box<Offer>,
         remote: Remote,
@@ -56,9 +56,9 @@ const WRITE_LIMIT: Duration = HEARTBEAT.saturating_mul(3);
 
 /// The connection of an agent that has proved itself.
 #[derive(Debug, Clone)]
-pub struct Remote {
-    pub connection: u64,
-    pub peer: String,
+pub(crate) struct Remote {
+    pub(crate) connection: u64,
+    pub(crate) peer: String,
     /// Our own address by which it came.
     pub(super) local: IpAddr,
     sender: mpsc::Sender<Outgoing>,
@@ -75,7 +75,7 @@ enum Outgoing {
 
 impl Remote {
     /// Says something without waiting. What must arrive arrives, or the connection is cut and reported as gone.
-    pub fn send(&self, message: ToMember) {
+    pub(crate) fn send(&self, message: ToMember) {
         let must_arrive = message.must_arrive();
         self.queue(Outgoing::Message(message), must_arrive);
     }

@@ -43,20 +43,20 @@ pub struct Leader {
 #[derive(Debug)]
 pub struct Gathered {
     /// This agent's own rank.
-    pub rank: u32,
+    pub(crate) rank: u32,
     pub met: Met,
 }
 
 /// Who has come, and what they said.
 #[derive(Debug)]
 pub struct Met {
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// When the scheduler will end the job, if it was asked.
-    pub deadline: Option<SystemTime>,
+    pub(crate) deadline: Option<SystemTime>,
     /// How often each rank was started before, where they are started apart.
-    pub runs: Vec<u32>,
+    pub(crate) runs: Vec<u32>,
     /// Where each rank is.
-    pub members: Vec<Seat>,
+    pub(crate) members: Vec<Seat>,
     /// The others' connections.
     pub remotes: Remotes,
     pub roster: Handout,
@@ -126,7 +126,7 @@ impl Leader {
     }
 
     /// Asks the scheduler when it will end the job, while the others come. It hears an answer within seconds.
-    pub fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
+    pub(crate) fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
         let (tell, answer) = oneshot::channel();
         // Without a thread it stays unknown: nothing depends on it.
         if std::thread::Builder::new().spawn(move || _ = tell.send(ask())).is_ok() {
@@ -150,7 +150,7 @@ impl Leader {
     ///
     /// How many there are and who is who is what the first of them says: only the step itself knows its size.
     /// `plan_of` makes a plan of its roles, or says why it cannot.
-    pub async fn gather_step(
+    pub(crate) async fn gather_step(
         &mut self,
         plan_of: impl Fn(&str) -> Result<Plan, String>,
         mut say: impl FnMut(RunEvent),
@@ -236,12 +236,12 @@ impl Leader {
     }
 
     /// What comes after the roster is out.
-    pub async fn receive(&mut self) -> Option<Incoming> {
+    pub(crate) async fn receive(&mut self) -> Option<Incoming> {
         self.incoming.recv().await
     }
 
     /// Whether an offer is for this job, whatever its attempt.
-    pub fn is_for_this_job(&self, offer: &Offer) -> bool {
+    pub(crate) fn is_for_this_job(&self, offer: &Offer) -> bool {
         let own = &self.join_request.offer;
         offer.version == own.version && offer.job == own.job && offer.roles == own.roles
     }
@@ -362,7 +362,7 @@ impl Leader {
 
     /// Tells everyone who has come that it is over. Where members come back by themselves and this one
     /// had to leave, the others hear nothing: they meet again under another leader.
-    pub async fn dismiss(&mut self, error: &RendezvousError, code: u8) {
+    pub(crate) async fn dismiss(&mut self, error: &RendezvousError, code: u8) {
         let leaves = matches!(error, RendezvousError::Interrupted(_) | RendezvousError::Superseded);
         if self.join_request.apart && leaves {
             return;
@@ -373,7 +373,7 @@ impl Leader {
 
     /// Tells everyone how it ended, and waits a moment for them to hang up: the word has to leave before this process
     /// does.
-    pub async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, farewell: Farewell) {
+    pub(crate) async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, farewell: Farewell) {
         for remote in remotes.values() {
             remote.send(ToMember::Goodbye { code, farewell: farewell.clone() });
         }

@@ -12,7 +12,7 @@ pub const VERSION: u32 = 4;
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub enum ToLeader {
+pub(crate) enum ToLeader {
     /// First: who I am and where my member will listen.
     Offer(Offer),
     Started {
@@ -47,7 +47,7 @@ pub enum ToLeader {
 /// From the leader to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub enum ToMember {
+pub(crate) enum ToMember {
     /// The offer is taken; this is your rank, and that is the leader's, if it is a member.
     Welcome {
         rank: u32,
@@ -150,28 +150,28 @@ pub struct Seat {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Columns {
     /// The attempt, as all will call it.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// When the scheduler will end the job, in seconds since 1970, where the leader had to ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<u64>,
+    pub(crate) deadline: Option<u64>,
     /// A host list: a name for each run of ranks on one host.
-    pub hosts: String,
+    pub(crate) hosts: String,
     /// A host list: an address for each run.
-    pub addresses: String,
+    pub(crate) addresses: String,
     /// How many ranks each run has.
-    pub counts: Vec<u32>,
+    pub(crate) counts: Vec<u32>,
     /// The machine's number for each run, where the names of the hosts do not tell machines apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machines: Option<Vec<u32>>,
+    pub(crate) machines: Option<Vec<u32>>,
     /// Four hexadecimal digits a rank.
-    pub ports: String,
+    pub(crate) ports: String,
 }
 
 /// A name that a host list cannot hold.
-pub type CannotFold = FoldError;
+pub(crate) type CannotFold = FoldError;
 
 impl Columns {
-    pub fn of(attempt: u32, members: &[Seat]) -> Result<Columns, CannotFold> {
+    pub(crate) fn of(attempt: u32, members: &[Seat]) -> Result<Columns, CannotFold> {
         let mut runs: Vec<(&str, &str, u32)> = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
         let mut ports = String::with_capacity(members.len() * 4);

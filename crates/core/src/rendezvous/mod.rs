@@ -4,17 +4,17 @@
 //! connections stay for the rest of the job. Only *finding* the leader differs from place to place;
 //! that is [`WayToMeet`], one small file per way.
 
-pub mod address;
+pub(crate) mod address;
 mod attend;
 mod connections;
-pub mod directory;
+pub(crate) mod directory;
 mod endpoints;
 mod exchange;
 pub(crate) mod folder;
 mod gather;
 mod join;
 mod join_request;
-pub mod key;
+mod key;
 pub mod launched;
 pub mod message;
 mod remotes;
@@ -26,10 +26,10 @@ mod settle;
 mod strangers;
 mod wait;
 mod way;
-pub mod wire;
+mod wire;
 
-pub use attend::{Attended, attend};
-pub use connections::{Incoming, Remote};
+pub(crate) use attend::{Attended, attend};
+pub(crate) use connections::{Incoming, Remote};
 pub use exchange::{Exchanged, exchange};
 pub use gather::{Gathered, Handout, Leader, Met};
 pub use join::Link;
@@ -42,6 +42,7 @@ pub use seeker::Seeker;
 pub use settle::{SettleError, settle};
 pub use wait::Wait;
 pub use way::{ContestedLeader, KnownLeader, WayToMeet};
+pub use wire::WireError;
 
 use crate::event::Obstacle;
 use crate::hint;
@@ -144,19 +145,19 @@ impl Hinted for RendezvousError {
 /// How to reach a leader, as it is published.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
-    pub version: u32,
+    pub(crate) version: u32,
     /// Tells one leader from the next in the same place.
-    pub id: String,
-    pub host: String,
-    pub machine: String,
-    pub pid: u32,
+    pub(crate) id: String,
+    pub(crate) host: String,
+    pub(crate) machine: String,
+    pub(crate) pid: u32,
     /// The pid means something only there.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub pid_namespace: String,
-    pub job: Option<String>,
-    pub attempt: u32,
-    pub addresses: Vec<IpAddr>,
-    pub port: u16,
+    pub(crate) pid_namespace: String,
+    pub(crate) job: Option<String>,
+    pub(crate) attempt: u32,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
     /// The job's key, where the place is as private as a file of mode 0600.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,

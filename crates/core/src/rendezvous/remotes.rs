@@ -12,50 +12,50 @@ pub struct Remotes {
 
 impl Remotes {
     /// The connection of a rank; an earlier one of the same rank is forgotten.
-    pub fn insert(&mut self, rank: u32, remote: Remote) {
+    pub(crate) fn insert(&mut self, rank: u32, remote: Remote) {
         self.remove(rank);
         self.ranks.insert(remote.connection, rank);
         self.by_rank.insert(rank, remote);
     }
 
-    pub fn get(&self, rank: u32) -> Option<&Remote> {
+    pub(crate) fn get(&self, rank: u32) -> Option<&Remote> {
         self.by_rank.get(&rank)
     }
 
     /// Whose connection it is.
-    pub fn rank_of(&self, connection: u64) -> Option<u32> {
+    pub(crate) fn rank_of(&self, connection: u64) -> Option<u32> {
         self.ranks.get(&connection).copied()
     }
 
-    pub fn remove(&mut self, rank: u32) -> Option<Remote> {
+    pub(crate) fn remove(&mut self, rank: u32) -> Option<Remote> {
         let remote = self.by_rank.remove(&rank)?;
         self.ranks.remove(&remote.connection);
         Some(remote)
     }
 
     /// Forgets a connection that is gone; whose it was.
-    pub fn hang_up(&mut self, connection: u64) -> Option<u32> {
+    pub(crate) fn hang_up(&mut self, connection: u64) -> Option<u32> {
         let rank = self.rank_of(connection)?;
         self.remove(rank).map(|_| rank)
     }
 
-    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = u32> {
         self.by_rank.keys().copied()
     }
 
-    pub fn values(&self) -> impl Iterator<Item = &Remote> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Remote> {
         self.by_rank.values()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Remote)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Remote)> {
         self.by_rank.iter().map(|(rank, remote)| (*rank, remote))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_rank.is_empty()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_rank.len()
     }
 }

@@ -17,11 +17,11 @@ impl Wait {
         Wait { since: clock::now(), limit }
     }
 
-    pub fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
 
-    pub fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.waited_at(clock::now())
     }
 

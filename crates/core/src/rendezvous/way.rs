@@ -98,7 +98,7 @@ impl WayToMeet {
         WayToMeet::Contested(Box::new(way))
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             WayToMeet::Known(way) => way.name(),
             WayToMeet::Contested(way) => way.name(),

@@ -103,7 +103,7 @@ impl From<std::io::Error> for WireError {
 
 /// One direction's reading end.
 #[derive(Debug)]
-pub struct Reader<R = OwnedReadHalf> {
+pub(super) struct Reader<R = OwnedReadHalf> {
     stream: R,
     key: Key,
     direction: Direction,
@@ -113,7 +113,7 @@ pub struct Reader<R = OwnedReadHalf> {
 
 /// One direction's writing end.
 #[derive(Debug)]
-pub struct Writer<W = OwnedWriteHalf> {
+pub(super) struct Writer<W = OwnedWriteHalf> {
     stream: W,
     key: Key,
     direction: Direction,
@@ -220,7 +220,7 @@ fn frame_mac(key: &Key, direction: Direction, number: u64, content: &[u8]) -> bl
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     /// The next message. Cancelling it in the middle of a frame ends the connection.
-    pub async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
+    pub(super) async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
         let size = self.stream.read_u32().await? as usize;
         if size > self.limit {
             return Err(WireError::TooLarge { size, limit: self.limit });
@@ -242,13 +242,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 }
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
-    pub async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), WireError> {
+    pub(super) async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), WireError> {
         let content = serde_json::to_vec(message).map_err(|error| WireError::Nonsense(error.to_string()))?;
         self.write_encoded(&content).await
     }
 
     /// A message that was encoded once for many.
-    pub async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
+    pub(super) async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
         let mac = frame_mac(&self.key, self.direction, self.next, content);
         self.next += 1;
         let size = u32::try_from(content.len())

@@ -8,7 +8,7 @@ use crate::hostlist::{HostList, HostListError};
 use crate::roles::{MAX_MEMBERS, RoleRequest};
 use thiserror::Error;
 
-pub const SOURCE: Source = Source {
+pub(crate) const SOURCE: Source = Source {
     name: "none",
     title: "no scheduler (hosts given by hand)",
     heading: "Hosts given by hand",

@@ -181,7 +181,7 @@ impl On {
     }
 
     /// The scheduler meant, in this environment.
-    pub fn resolve(self, environ: &Environ) -> &'static dyn Scheduler {
+    pub(crate) fn resolve(self, environ: &Environ) -> &'static dyn Scheduler {
         match self {
             On::Auto => detect(environ),
             On::Scheduler(scheduler) => scheduler,
@@ -222,7 +222,7 @@ pub fn of(source: Source) -> &'static dyn Scheduler {
 }
 
 /// The scheduler that runs us, by its variables.
-pub fn detect(environ: &Environ) -> &'static dyn Scheduler {
+pub(crate) fn detect(environ: &Environ) -> &'static dyn Scheduler {
     let is_set = |variable: &&str| environ.get_nonempty(variable).is_some();
     let proved = |scheduler: &&'static dyn Scheduler| scheduler.proof().iter().any(is_set);
     SCHEDULERS.iter().copied().find(proved).unwrap_or(&local::Local)

@@ -27,12 +27,12 @@ pub struct PlaceRequest {
 /// What a scheduler's way to meet is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct MeetRequest<'a> {
-    pub environ: &'a Environ,
-    pub plan: &'a Plan,
+    pub(crate) environ: &'a Environ,
+    pub(crate) plan: &'a Plan,
     /// What the job is called, by the user or by the scheduler.
-    pub job: Option<&'a str>,
+    pub(crate) job: Option<&'a str>,
     /// The user has given all members a key.
-    pub all_have_a_key: bool,
+    pub(crate) all_have_a_key: bool,
 }
 
 /// Where and as whom to meet the others.
@@ -80,17 +80,17 @@ impl Hinted for PlaceError {
 
 impl MeetRequest<'_> {
     /// A directory that all members see.
-    pub fn directory(&self, folder: &Path) -> Result<Directory, RendezvousError> {
+    pub(crate) fn directory(&self, folder: &Path) -> Result<Directory, RendezvousError> {
         Directory::new(folder, self.job, self.plan.attempt())
     }
 
     /// The directory that this process was started in.
-    pub fn working_directory(&self) -> Result<Directory, PlaceError> {
+    pub(crate) fn working_directory(&self) -> Result<Directory, PlaceError> {
         Ok(self.directory(&std::env::current_dir().map_err(PlaceError::NoWorkingDirectory)?)?)
     }
 
     /// What `auto` comes to where the scheduler has no way of its own.
-    pub fn without_a_way(&self) -> Result<Option<WayToMeet>, PlaceError> {
+    pub(crate) fn without_a_way(&self) -> Result<Option<WayToMeet>, PlaceError> {
         let MeetRequest { environ, plan, .. } = self;
         match plan.me() {
             Some(_) if plan.world() == 1 => Ok(None),

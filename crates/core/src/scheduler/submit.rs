@@ -110,15 +110,15 @@ pub enum Value {
 }
 
 impl OptionSpec {
-    pub const fn new(long: &'static str, value: Value, help: &'static str) -> OptionSpec {
+    pub(crate) const fn new(long: &'static str, value: Value, help: &'static str) -> OptionSpec {
         OptionSpec { long, short: None, value, help, requires: None }
     }
 
-    pub const fn short(self, short: char) -> OptionSpec {
+    pub(crate) const fn short(self, short: char) -> OptionSpec {
         OptionSpec { short: Some(short), ..self }
     }
 
-    pub const fn requires(self, other: &'static str) -> OptionSpec {
+    pub(crate) const fn requires(self, other: &'static str) -> OptionSpec {
         OptionSpec { requires: Some(other), ..self }
     }
 }
@@ -132,20 +132,20 @@ impl Given {
         self.0.entry(long).or_default().push(value.into());
     }
 
-    pub fn has(&self, long: &str) -> bool {
+    pub(crate) fn has(&self, long: &str) -> bool {
         self.0.contains_key(long)
     }
 
     /// All values of an option that may be given several times.
-    pub fn all(&self, long: &str) -> &[String] {
+    pub(crate) fn all(&self, long: &str) -> &[String] {
         self.0.get(long).map_or(&[], Vec::as_slice)
     }
 
-    pub fn text(&self, long: &str) -> Option<&str> {
+    pub(crate) fn text(&self, long: &str) -> Option<&str> {
         self.all(long).last().map(String::as_str)
     }
 
-    pub fn number(&self, long: &str) -> Option<u32> {
+    pub(crate) fn number(&self, long: &str) -> Option<u32> {
         self.text(long)?.parse().ok()
     }
 }
@@ -168,7 +168,7 @@ pub enum Told<'a> {
 }
 
 #[derive(Debug, Error)]
-pub enum NotHandedIn {
+pub(crate) enum NotHandedIn {
     #[error("{program} cannot be started: {source}")]
     NoProgram { program: &'static str, scheduler: &'static str, source: std::io::Error },
     #[error("{program} refuses the job: {reason}")]
@@ -192,7 +192,7 @@ impl Hinted for NotHandedIn {
 }
 
 /// Runs `program` with the script as its standard input. `id_of` finds the id in the answer.
-pub fn hand_in(
+pub(crate) fn hand_in(
     scheduler: &'static str,
     program: &'static str,
     options: &[&str],
@@ -224,7 +224,7 @@ pub fn hand_in(
 }
 
 /// A name for a job: the script's says more than its interpreter's.
-pub fn job_name(command: &[String]) -> Option<String> {
+pub(crate) fn job_name(command: &[String]) -> Option<String> {
     let script = command.iter().find(|word| word.ends_with(".py"));
     Some(Path::new(script.or(command.first())?).file_stem()?.to_string_lossy().into_owned())
 }

@@ -122,7 +122,7 @@ impl Definition {
     }
 
     /// The serialized `tensorflow.ServerDef`.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }

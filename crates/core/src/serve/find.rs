@@ -73,9 +73,9 @@ impl fmt::Display for NotFound {
 
 /// The package that a Python has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Package {
-    pub folder: PathBuf,
-    pub version: Option<String>,
+pub(crate) struct Package {
+    pub(crate) folder: PathBuf,
+    pub(crate) version: Option<String>,
 }
 
 /// Finds the package and reads its metadata; prints nothing if it is not there. A file called tensorflow.py in

@@ -44,6 +44,7 @@ pub struct Leader {
 pub struct Gathered {
     /// This agent's own rank.
     pub(crate) rank: u32,
+    /// The others, and what they said.
     pub met: Met,
 }
 
@@ -59,6 +60,7 @@ pub struct Met {
     pub(crate) members: Vec<Seat>,
     /// The others' connections.
     pub remotes: Remotes,
+    /// What they are still to be given.
     pub roster: Handout,
 }
 

@@ -96,15 +96,19 @@ impl ToMember {
 /// One agent's offer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
+    /// The [`VERSION`] that it speaks.
     pub version: u32,
     /// The rank it wants, or the next free one.
     pub rank: Option<u32>,
+    /// The job's name or id; all must agree.
     pub job: Option<String>,
+    /// How often the scheduler has started the whole job before; all must agree.
     pub attempt: u32,
     /// How often it was started before, where members are started again apart from each other.
     pub runs: u32,
     /// The roles it was asked for; all must agree.
     pub roles: String,
+    /// Its host's name.
     pub host: String,
     /// Tells machines apart whatever they are called.
     pub machine: String,
@@ -112,7 +116,9 @@ pub struct Offer {
     pub addresses: Vec<String>,
     /// The user chose the address, so it is used even among members of one machine.
     pub chosen: bool,
+    /// Where its member will listen.
     pub port: u16,
+    /// The agent's own.
     pub pid: u32,
 }
 
@@ -140,9 +146,11 @@ impl Offer {
 /// Where a member is, as all are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
+    /// Its host's name.
     pub host: String,
     /// The machine's number: hosts of one name may be several machines.
     pub machine: u32,
+    /// Where it listens.
     pub endpoint: Endpoint,
 }
 

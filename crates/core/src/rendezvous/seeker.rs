@@ -25,6 +25,7 @@ pub struct Seeker {
 }
 
 impl Seeker {
+    /// Asks nothing yet.
     pub fn new(way: WayToMeet) -> Seeker {
         Seeker {
             name: way.name(),

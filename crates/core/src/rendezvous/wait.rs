@@ -13,6 +13,7 @@ pub struct Wait {
 }
 
 impl Wait {
+    /// From now on, for this long.
     pub fn begin(limit: Duration) -> Wait {
         Wait { since: clock::now(), limit }
     }

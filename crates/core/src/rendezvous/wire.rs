@@ -54,22 +54,36 @@ pub(super) enum Direction {
 /// Why a peer is not to be talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
+    /// The first bytes are not those of any version, or it hung up before it sent them.
     #[error("it did not say what a rallypoint says")]
     NotRallypoint,
+    /// The first bytes are those of another version.
     #[error("it is a rallypoint of another version")]
     OtherVersion,
+    /// Its proof is not one that the job's key gives, or ours is not one that its key gives.
     #[error("it has another key")]
     WrongKey,
+    /// Nothing came for this long.
     #[error("it said nothing for {} s", .0.as_secs())]
     Silent(Duration),
+    /// The length of a frame is beyond what its reader takes.
     #[error("it sent a frame of {size} bytes, and {limit} are the most")]
-    TooLarge { size: usize, limit: usize },
+    TooLarge {
+        /// The frame's length, as it was announced.
+        size: usize,
+        /// The most that is taken: 256 KiB to a leader, 64 MiB to a member.
+        limit: usize,
+    },
+    /// A frame's MAC does not fit its content, its direction or its number.
     #[error("a frame was changed, repeated or out of order")]
     BadMac,
+    /// A frame is no message, or none that may come now; what it was.
     #[error("a frame could not be understood: {0}")]
     Nonsense(String),
+    /// The other side has closed the connection, or its process has ended.
     #[error("the connection was closed")]
     Closed,
+    /// The system's error, for any other end of the connection.
     #[error("the connection broke: {0}")]
     Broken(std::io::Error),
 }

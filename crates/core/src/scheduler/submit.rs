@@ -28,6 +28,7 @@ pub struct Work {
 /// A named environment: `[env.tf17] setup = ["module load tensorflow/1.7"]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
+    /// `tf17`
     pub name: String,
     /// Lines of shell.
     pub lines: Vec<String>,
@@ -71,9 +72,11 @@ pub type SubmitError = AnyError;
 pub struct Order<'a> {
     /// The scheduler's own options.
     pub given: Given,
+    /// Who is who among the members.
     pub roles: RoleRequest,
     /// How long members may take to end.
     pub grace: Duration,
+    /// What the script is to do.
     pub work: Work,
     /// The program and its arguments, as they were typed.
     pub command: &'a [String],
@@ -84,9 +87,13 @@ pub struct Order<'a> {
 /// An option of a scheduler.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
+    /// `ntasks` of `--ntasks`
     pub long: &'static str,
+    /// `n` of `-n`
     pub short: Option<char>,
+    /// What it takes.
     pub value: Value,
+    /// A line for people: `Tasks, one per member`.
     pub help: &'static str,
     /// Another option without which it makes no sense.
     pub requires: Option<&'static str>,
@@ -128,6 +135,7 @@ impl OptionSpec {
 pub struct Given(BTreeMap<&'static str, Vec<String>>);
 
 impl Given {
+    /// One more value of an option.
     pub fn add(&mut self, long: &'static str, value: impl Into<String>) {
         self.0.entry(long).or_default().push(value.into());
     }
@@ -153,6 +161,7 @@ impl Given {
 /// A job that the scheduler has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandedIn {
+    /// As the scheduler calls it: `4711`.
     pub id: String,
     /// What the scheduler's program had to say, if anything.
     pub said: Option<String>,

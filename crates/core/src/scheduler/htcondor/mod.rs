@@ -35,7 +35,8 @@ use allocation::allocation;
 #[derive(Debug)]
 pub struct HtCondor;
 
-pub const SOURCE: Source = Source {
+/// HTCondor's names, as they stand in an allocation of its.
+pub(crate) const SOURCE: Source = Source {
     name: "htcondor",
     title: "HTCondor",
     heading: "HTCondor",

@@ -86,6 +86,7 @@ fn is_outside_of_job(environ: &Environ) -> bool {
     step.names().any(|name| !of_job.contains(&name))
 }
 
+/// The hosts, slots and devices that Slurm's variables tell, and which slot is this process's own.
 pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
     let job = environ.get_nonempty(var::SLURM_JOB_ID).or(environ.get_nonempty(var::SLURM_JOBID));
     if job.is_none() && environ.get_nonempty(var::SLURM_STEP_NODELIST).is_none() {

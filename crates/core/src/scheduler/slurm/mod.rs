@@ -45,6 +45,7 @@ use std::time::SystemTime;
 #[derive(Debug)]
 pub struct Slurm;
 
+/// Slurm's names, as they stand in an allocation of its.
 pub const SOURCE: Source = Source {
     name: "slurm",
     title: "Slurm",

@@ -15,6 +15,7 @@ use rallypoint::scheduler::hypothetical::{self, Hypothesis};
 use std::error::Error;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -102,13 +103,17 @@ fn event_loop<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::task::LocalSet::new().block_on(&runtime, future)
 }
 
-/// Leads; the members' process tells its time.
-fn gather(world: u32) -> Result<Duration> {
+fn plan(world: u32) -> Result<Plan> {
     let roles = RoleRequest::List(format!("worker*{world}").parse()?);
     let hypothesis =
         Hypothesis { nodes: "n1".to_owned(), tasks_per_node: None, gpus_per_node: 0, cpus_per_task: None };
-    let plan =
-        Plan::new(hypothetical::allocation(&hypothesis, &roles)?, &JobSpec { roles, ..JobSpec::default() })?;
+    let allocation = hypothetical::allocation(&hypothesis, &roles)?;
+    Ok(Plan::new(allocation, &JobSpec { roles, ..JobSpec::default() })?)
+}
+
+/// Leads; the members' process tells its time.
+fn gather(world: u32) -> Result<Duration> {
+    let plan = plan(world)?;
     event_loop(async {
         let published = Arc::new(Mutex::new(None));
         let mut way = known(&published);
@@ -139,12 +144,13 @@ fn join_all(world: u32) -> Result<()> {
     let all = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, all)?;
     let contact: Contact = serde_json::from_reader(std::io::stdin())?;
+    let plan = Rc::new(plan(world)?);
     let started = Instant::now();
     event_loop(async {
         let contact = Arc::new(Mutex::new(Some(contact)));
         let tasks: Vec<_> = (1..world)
             .map(|rank| {
-                let contact = contact.clone();
+                let (contact, plan) = (contact.clone(), plan.clone());
                 tokio::task::spawn_local(async move {
                     let mut way = known(&contact);
                     let wait = Wait::begin(LIMIT);
@@ -152,7 +158,7 @@ fn join_all(world: u32) -> Result<()> {
                         rendezvous::meet(&mut way, &join_request(world, rank), wait, &mut |_| {}).await;
                     match part {
                         Ok(Part::Member(mut link)) => link
-                            .roster(wait, |_| {})
+                            .roster(&plan, wait, |_| {})
                             .await
                             .map(|columns| (link, columns))
                             .map_err(|e| e.to_string()),

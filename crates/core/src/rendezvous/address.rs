@@ -8,14 +8,14 @@ use crate::ports::is_free_for_a_server;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 #[derive(Debug)]
-pub struct Address {
+pub(crate) struct Address {
     text: String,
     resolved: Vec<SocketAddr>,
 }
 
 impl Address {
     /// `host:port`
-    pub fn new(text: &str) -> Result<Address, RendezvousError> {
+    pub(crate) fn new(text: &str) -> Result<Address, RendezvousError> {
         let resolved: Vec<SocketAddr> = text
             .to_socket_addrs()
             .map_err(|error| RendezvousError::Unreachable { reason: format!("{text}: {error}") })?

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 
 /// What a meeting came to.
 #[derive(Debug)]
-pub enum Attended {
+pub(crate) enum Attended {
     /// This agent is to gather the others.
     Leader(Box<Leader>),
     /// All have come, and the leader has handed out the roster.
@@ -20,7 +20,7 @@ pub enum Attended {
 
 /// Finds the leader and waits for its roster, or becomes the leader. A leader that is lost before all had come is
 /// replaced: nothing has started yet, so the rest can meet again. One limit holds for all of it.
-pub async fn attend(
+pub(crate) async fn attend(
     way: &mut Seeker,
     join_request: &mut JoinRequest,
     plan: &Plan,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     folder: Box<dyn Folder>,
     file: String,
     ours: Option<String>,
@@ -26,7 +26,7 @@ pub struct Directory {
 
 impl Directory {
     /// `job` and `attempt` tell this meeting from others in the same directory.
-    pub fn new(path: &Path, job: Option<&str>, attempt: u32) -> Result<Directory, RendezvousError> {
+    pub(crate) fn new(path: &Path, job: Option<&str>, attempt: u32) -> Result<Directory, RendezvousError> {
         let (folder, mode) = MountedDirectory::new(path).map_err(|error| bad(path, error.to_string()))?;
         Directory::in_folder(Box::new(folder), mode, job, attempt)
     }

@@ -1,6 +1,6 @@
-//! A meeting and no more: everyone learns everyone's endpoint, then all lines are closed.
+//! A meeting and no more: everyone learns everyone's endpoint, then all connections are closed.
 //!
-//! For programs that start themselves (the Python resolvers). `run` keeps the lines instead.
+//! For programs that start themselves (the Python resolvers). `run` keeps the connections instead.
 
 use super::join::dismissed;
 use super::message::Seat;
@@ -87,11 +87,11 @@ async fn lead(
     match leader.gather(plan, tell).await {
         Ok(Gathered { rank, met: Met { members, remotes, roster, .. } }) => {
             roster.hand_out(&remotes);
-            let mut on_the_line = remotes.len();
+            let mut connected = remotes.len();
             let hang_up = async {
-                while on_the_line > 0 {
+                while connected > 0 {
                     match leader.receive().await {
-                        Some(Incoming::Gone { .. }) => on_the_line -= 1,
+                        Some(Incoming::Gone { .. }) => connected -= 1,
                         Some(_) => {}
                         None => break,
                     }

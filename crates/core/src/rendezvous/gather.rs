@@ -1,7 +1,7 @@
-//! The leader's side: take offers until all have come, hand out the roster, keep the lines.
+//! The leader's side: take offers until all have come, hand out the roster, keep the connections.
 
+use super::connections::{self, Incoming, Remote};
 use super::endpoints;
-use super::lines::{self, Incoming, Remote};
 use super::message::{Columns, Offer, Seat, ToLeader, ToMember, VERSION};
 use super::seats::{Ended, Refusal, Seating, Seats, Verdict};
 use super::{Contact, JoinRequest, Key, Remotes, RendezvousError, Wait};
@@ -30,7 +30,7 @@ pub struct Leader {
     join_request: JoinRequest,
     /// Who has come, and what follows from it.
     seats: Seats,
-    /// The others' lines.
+    /// The others' connections.
     remotes: Remotes,
     /// When the others were last told who is missing.
     told: Option<Instant>,
@@ -43,22 +43,24 @@ pub struct Leader {
 #[derive(Debug)]
 pub struct Gathered {
     /// This agent's own rank.
-    pub rank: u32,
+    pub(crate) rank: u32,
+    /// The others, and what they said.
     pub met: Met,
 }
 
 /// Who has come, and what they said.
 #[derive(Debug)]
 pub struct Met {
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// When the scheduler will end the job, if it was asked.
-    pub deadline: Option<SystemTime>,
+    pub(crate) deadline: Option<SystemTime>,
     /// How often each rank was started before, where they are started apart.
-    pub runs: Vec<u32>,
+    pub(crate) runs: Vec<u32>,
     /// Where each rank is.
-    pub members: Vec<Seat>,
-    /// The others' lines.
+    pub(crate) members: Vec<Seat>,
+    /// The others' connections.
     pub remotes: Remotes,
+    /// What they are still to be given.
     pub roster: Handout,
 }
 
@@ -80,7 +82,7 @@ impl Leader {
         wait: Wait,
         port: u16,
     ) -> Result<Option<(Contact, Leader)>, RendezvousError> {
-        let listener = match lines::listen_on(port) {
+        let listener = match connections::listen_on(port) {
             Ok(listener) => listener,
             Err(error) if port != 0 && error.kind() == std::io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -108,7 +110,7 @@ impl Leader {
             key: published,
         };
         let (sender, incoming) = mpsc::channel(1024);
-        tokio::task::spawn_local(lines::accept_all(listener, key, join_request.world, sender));
+        tokio::task::spawn_local(connections::accept_all(listener, key, join_request.world, sender));
         let mut seats = seats_of(join_request, join_request.world, wait);
         if let Some(rank) = join_request.lost_leader {
             seats.gone(rank, clock::now());
@@ -126,7 +128,7 @@ impl Leader {
     }
 
     /// Asks the scheduler when it will end the job, while the others come. It hears an answer within seconds.
-    pub fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
+    pub(crate) fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
         let (tell, answer) = oneshot::channel();
         // Without a thread it stays unknown: nothing depends on it.
         if std::thread::Builder::new().spawn(move || _ = tell.send(ask())).is_ok() {
@@ -150,7 +152,7 @@ impl Leader {
     ///
     /// How many there are and who is who is what the first of them says: only the step itself knows its size.
     /// `plan_of` makes a plan of its roles, or says why it cannot.
-    pub async fn gather_step(
+    pub(crate) async fn gather_step(
         &mut self,
         plan_of: impl Fn(&str) -> Result<Plan, String>,
         mut say: impl FnMut(RunEvent),
@@ -236,12 +238,12 @@ impl Leader {
     }
 
     /// What comes after the roster is out.
-    pub async fn receive(&mut self) -> Option<Incoming> {
+    pub(crate) async fn receive(&mut self) -> Option<Incoming> {
         self.incoming.recv().await
     }
 
     /// Whether an offer is for this job, whatever its attempt.
-    pub fn is_for_this_job(&self, offer: &Offer) -> bool {
+    pub(crate) fn is_for_this_job(&self, offer: &Offer) -> bool {
         let own = &self.join_request.offer;
         offer.version == own.version && offer.job == own.job && offer.roles == own.roles
     }
@@ -362,7 +364,7 @@ impl Leader {
 
     /// Tells everyone who has come that it is over. Where members come back by themselves and this one
     /// had to leave, the others hear nothing: they meet again under another leader.
-    pub async fn dismiss(&mut self, error: &RendezvousError, code: u8) {
+    pub(crate) async fn dismiss(&mut self, error: &RendezvousError, code: u8) {
         let leaves = matches!(error, RendezvousError::Interrupted(_) | RendezvousError::Superseded);
         if self.join_request.apart && leaves {
             return;
@@ -373,7 +375,7 @@ impl Leader {
 
     /// Tells everyone how it ended, and waits a moment for them to hang up: the word has to leave before this process
     /// does.
-    pub async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, farewell: Farewell) {
+    pub(crate) async fn say_goodbye(&mut self, mut remotes: Remotes, code: u8, farewell: Farewell) {
         for remote in remotes.values() {
             remote.send(ToMember::Goodbye { code, farewell: farewell.clone() });
         }

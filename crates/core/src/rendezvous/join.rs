@@ -1,4 +1,4 @@
-//! A member's side: connect, prove the key, offer, and keep the line.
+//! A member's side: connect, prove the key, offer, and keep the connection.
 
 use super::endpoints;
 use super::message::{Columns, ToLeader, ToMember};
@@ -24,12 +24,12 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// How long the leader's word is waited for beyond our own limit.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// A line to the leader, after it has taken our offer.
+/// A connection to the leader, after it has taken our offer.
 #[derive(Debug)]
 pub struct Link {
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// The leader's own rank; a launcher has none.
-    pub leader: Option<u32>,
+    pub(crate) leader: Option<u32>,
     world: u32,
     /// The leader's process and host, for people.
     contact: String,
@@ -43,7 +43,7 @@ pub struct Link {
 #[derive(Debug)]
 pub(super) enum Answer {
     Welcome(Link),
-    /// An earlier attempt still runs; its end will be told on this line.
+    /// An earlier attempt still runs; its end will be told on this connection.
     Later(Link),
 }
 
@@ -129,18 +129,18 @@ impl Link {
     }
 
     /// The leader's next word; an error means that it is lost.
-    pub async fn receive(&mut self) -> Result<ToMember, WireError> {
+    pub(crate) async fn receive(&mut self) -> Result<ToMember, WireError> {
         self.incoming.recv().await.unwrap_or(Err(WireError::Closed))
     }
 
-    /// Says something without waiting; a line that is gone is noticed by [`Link::receive`].
-    pub fn send(&self, message: ToLeader) {
+    /// Says something without waiting; a connection that is gone is noticed by [`Link::receive`].
+    pub(crate) fn send(&self, message: ToLeader) {
         self.outgoing.send(message).or_log("a word to a leader that is gone");
     }
 
     /// Tells that this agent has failed before its member could start, and waits a moment for the leader's answer: the
     /// word has to leave before this process does.
-    pub async fn fail(&mut self, code: u8, why: String) {
+    pub(crate) async fn fail(&mut self, code: u8, why: String) {
         self.send(ToLeader::Failed { code, why });
         let heard = async {
             loop {

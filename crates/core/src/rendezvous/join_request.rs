@@ -13,8 +13,11 @@ use std::time::Duration;
 /// How to meet the others.
 #[derive(Debug, Clone)]
 pub struct Meeting {
+    /// The rank that the user gives this member; the plan's otherwise.
     pub rank: Option<u32>,
+    /// From `RALLYPOINT_KEY_FILE`; else the leader makes one and publishes it.
     pub key: Option<Key>,
+    /// How long to wait for all to come.
     pub timeout: Duration,
     /// What the user calls this job; the scheduler's id otherwise.
     pub job: Option<String>,
@@ -23,9 +26,13 @@ pub struct Meeting {
 /// What an agent brings to a meeting.
 #[derive(Debug, Clone)]
 pub struct JoinRequest {
+    /// What the leader is told of this agent.
     pub offer: Offer,
+    /// How many members there are.
     pub world: u32,
+    /// From `RALLYPOINT_KEY_FILE`; else it stands in the leader's contact.
     pub key: Option<Key>,
+    /// How long to wait for all to come.
     pub timeout: Duration,
     /// How long a member that was lost may take to come back.
     pub rejoin: Duration,

@@ -21,7 +21,7 @@ impl fmt::Debug for Key {
 
 impl Key {
     /// A new one from the system's random numbers.
-    pub fn random() -> Result<Key, RendezvousError> {
+    pub(super) fn random() -> Result<Key, RendezvousError> {
         random_bytes().map(Key)
     }
 
@@ -29,7 +29,7 @@ impl Key {
     ///
     /// A file that others may read is refused: whoever knows the key may join the job. So is a short secret: one who
     /// makes a member connect to it could try pass phrases against the member's proof.
-    pub fn from_file(path: &Path) -> Result<Key, RendezvousError> {
+    pub(crate) fn from_file(path: &Path) -> Result<Key, RendezvousError> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let bad = |reason: String| RendezvousError::KeyFile { path: path.to_owned(), reason };
         let meta = path.metadata().map_err(|error| bad(error.to_string()))?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 /// A contact has a few hundred bytes.
 const MAX_LINE: usize = 64 << 10;
 
+/// The launcher, as it has told of itself on our standard input.
 #[derive(Debug)]
 pub struct Launched {
     contact: Contact,

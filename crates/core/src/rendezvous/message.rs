@@ -12,7 +12,7 @@ pub const VERSION: u32 = 4;
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub enum ToLeader {
+pub(crate) enum ToLeader {
     /// First: who I am and where my member will listen.
     Offer(Offer),
     Started {
@@ -47,7 +47,7 @@ pub enum ToLeader {
 /// From the leader to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub enum ToMember {
+pub(crate) enum ToMember {
     /// The offer is taken; this is your rank, and that is the leader's, if it is a member.
     Welcome {
         rank: u32,
@@ -56,7 +56,7 @@ pub enum ToMember {
     Refused {
         why: String,
     },
-    /// An earlier attempt is still running; stay on the line to hear its end.
+    /// An earlier attempt is still running; stay connected to hear its end.
     Later,
     /// Who has come and who is missing: the ranks of the first few, and how many more.
     Waiting {
@@ -87,7 +87,7 @@ pub enum ToMember {
 }
 
 impl ToMember {
-    /// Whether it may not be left out where a line is slow: the next word of the others says as much.
+    /// Whether it may not be left out where a connection is slow: the next word of the others says as much.
     pub(super) fn must_arrive(&self) -> bool {
         !matches!(self, ToMember::Waiting { .. } | ToMember::Alive)
     }
@@ -96,15 +96,19 @@ impl ToMember {
 /// One agent's offer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
+    /// The [`VERSION`] that it speaks.
     pub version: u32,
     /// The rank it wants, or the next free one.
     pub rank: Option<u32>,
+    /// The job's name or id; all must agree.
     pub job: Option<String>,
+    /// How often the scheduler has started the whole job before; all must agree.
     pub attempt: u32,
     /// How often it was started before, where members are started again apart from each other.
     pub runs: u32,
     /// The roles it was asked for; all must agree.
     pub roles: String,
+    /// Its host's name.
     pub host: String,
     /// Tells machines apart whatever they are called.
     pub machine: String,
@@ -112,7 +116,9 @@ pub struct Offer {
     pub addresses: Vec<String>,
     /// The user chose the address, so it is used even among members of one machine.
     pub chosen: bool,
+    /// Where its member will listen.
     pub port: u16,
+    /// The agent's own.
     pub pid: u32,
 }
 
@@ -140,9 +146,11 @@ impl Offer {
 /// Where a member is, as all are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
+    /// Its host's name.
     pub host: String,
     /// The machine's number: hosts of one name may be several machines.
     pub machine: u32,
+    /// Where it listens.
     pub endpoint: Endpoint,
 }
 
@@ -150,28 +158,28 @@ pub struct Seat {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Columns {
     /// The attempt, as all will call it.
-    pub attempt: u32,
+    pub(crate) attempt: u32,
     /// When the scheduler will end the job, in seconds since 1970, where the leader had to ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<u64>,
+    pub(crate) deadline: Option<u64>,
     /// A host list: a name for each run of ranks on one host.
-    pub hosts: String,
+    pub(crate) hosts: String,
     /// A host list: an address for each run.
-    pub addresses: String,
+    pub(crate) addresses: String,
     /// How many ranks each run has.
-    pub counts: Vec<u32>,
+    pub(crate) counts: Vec<u32>,
     /// The machine's number for each run, where the names of the hosts do not tell machines apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machines: Option<Vec<u32>>,
+    pub(crate) machines: Option<Vec<u32>>,
     /// Four hexadecimal digits a rank.
-    pub ports: String,
+    pub(crate) ports: String,
 }
 
 /// A name that a host list cannot hold.
-pub type CannotFold = FoldError;
+pub(crate) type CannotFold = FoldError;
 
 impl Columns {
-    pub fn of(attempt: u32, members: &[Seat]) -> Result<Columns, CannotFold> {
+    pub(crate) fn of(attempt: u32, members: &[Seat]) -> Result<Columns, CannotFold> {
         let mut runs: Vec<(&str, &str, u32)> = Vec::new();
         let mut counts: Vec<u32> = Vec::new();
         let mut ports = String::with_capacity(members.len() * 4);

@@ -4,18 +4,18 @@
 //! connections stay for the rest of the job. Only *finding* the leader differs from place to place;
 //! that is [`WayToMeet`], one small file per way.
 
-pub mod address;
+pub(crate) mod address;
 mod attend;
-pub mod directory;
+mod connections;
+pub(crate) mod directory;
 mod endpoints;
 mod exchange;
 pub(crate) mod folder;
 mod gather;
 mod join;
 mod join_request;
-pub mod key;
+mod key;
 pub mod launched;
-mod lines;
 pub mod message;
 mod remotes;
 mod search;
@@ -26,22 +26,23 @@ mod settle;
 mod strangers;
 mod wait;
 mod way;
-pub mod wire;
+mod wire;
 
-pub use attend::{Attended, attend};
+pub(crate) use attend::{Attended, attend};
+pub(crate) use connections::{Incoming, Remote};
 pub use exchange::{Exchanged, exchange};
 pub use gather::{Gathered, Handout, Leader, Met};
 pub use join::Link;
 pub(crate) use join_request::folded_roles;
 pub use join_request::{JoinRequest, Meeting};
 pub use key::Key;
-pub use lines::{Incoming, Remote};
 pub use remotes::Remotes;
 pub use search::{Part, meet};
 pub use seeker::Seeker;
 pub use settle::{SettleError, settle};
 pub use wait::Wait;
 pub use way::{ContestedLeader, KnownLeader, WayToMeet};
+pub use wire::WireError;
 
 use crate::event::Obstacle;
 use crate::hint;
@@ -52,54 +53,153 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use thiserror::Error;
 
+/// Why members did not find each other.
 #[derive(Debug, Error)]
 pub enum RendezvousError {
+    /// `RALLYPOINT_KEY_FILE` names a file that holds no key, or that others may read.
     #[error("key file {}: {reason}", path.display())]
-    KeyFile { path: PathBuf, reason: String },
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The place is an address, where no key can be left, and `RALLYPOINT_KEY_FILE` is not set.
     #[error("meeting at {address} needs a key that all members know")]
-    NoKey { address: String },
+    NoKey {
+        /// Where they were to meet: `n1:7000`.
+        address: String,
+    },
+    /// Nothing can be published in the directory, or anybody may replace files there.
     #[error("meeting directory {}: {reason}", path.display())]
-    Directory { path: PathBuf, reason: String, hint: Option<Hint> },
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it, where that is known.
+        hint: Option<Hint>,
+    },
+    /// There is a meeting file, and it is not one that this user has written and nobody else can read.
     #[error("meeting file {}: {reason}", path.display())]
-    MeetingFile { path: PathBuf, reason: String, hint: Hint },
+    MeetingFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it.
+        hint: Hint,
+    },
     /// A scheduler's own way to meet does not work.
     #[error("{way}: {reason}")]
-    Way { way: &'static str, reason: String, hint: Hint },
+    Way {
+        /// What the way is called: `PMI`.
+        way: &'static str,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it.
+        hint: Hint,
+    },
+    /// A file server or a submit host does not answer now; it may the next time.
     #[error("{place} does not answer: {reason}")]
-    Unsteady { place: String, reason: String },
+    Unsteady {
+        /// The place, as people know it: `directory /shared/job`.
+        place: String,
+        /// The system's error.
+        reason: String,
+    },
+    /// A later run of this agent's own member has come, while this agent led.
     #[error("the scheduler has started this member again elsewhere; this run of it ends")]
     Superseded,
+    /// `--launched` was given, and no launcher tells on standard input who leads.
     #[error("standard input: {reason}")]
-    Launched { reason: String },
+    Launched {
+        /// What came instead.
+        reason: String,
+    },
+    /// No connection to the leader can be made, or the leader cannot listen for one.
     #[error("the leader cannot be reached: {reason}")]
-    Unreachable { reason: String },
-    /// In the leader's words, with its hint.
+    Unreachable {
+        /// What failed, with the address where there is one.
+        reason: String,
+    },
+    /// The leader does not take this agent's offer: another job, other roles, a rank that is taken.
     #[error("the leader refuses this member: {}", hint::problem_of(why))]
-    Refused { why: String },
-    /// The leader's own error, as it tells everyone who waits, with its hint.
+    Refused {
+        /// In the leader's words, with its hint.
+        why: String,
+    },
+    /// The leader has failed, or the job is over, and it has told so everyone who waits.
     #[error("the leader has ended the meeting: {}", hint::problem_of(summary))]
-    Dismissed { code: u8, summary: String },
+    Dismissed {
+        /// The exit code that the leader gives to all.
+        code: u8,
+        /// In the leader's words, with its hint.
+        summary: String,
+    },
+    /// The time to meet is over, and not all have come.
     #[error("after {waited} s {come} of {world} members have come; missing: {missing}")]
-    Missing { waited: u64, come: u32, world: u32, missing: String },
+    Missing {
+        /// How long this agent has waited, in seconds.
+        waited: u64,
+        /// How many have come.
+        come: u32,
+        /// How many were expected.
+        world: u32,
+        /// The names of the others: `ps 0, worker 3`.
+        missing: String,
+    },
+    /// The time to meet is over, and no leader was found.
     #[error("no leader was found within {waited} s: {obstacle}")]
-    NoLeader { waited: u64, obstacle: Obstacle },
+    NoLeader {
+        /// How long this agent has looked, in seconds.
+        waited: u64,
+        /// What was in the way in the end.
+        obstacle: Obstacle,
+    },
+    /// An agent had come, its connection was lost, and it did not come back in time.
     #[error(
         "{who} was lost before all had come, and did not come back within {waited} s; missing: {missing}"
     )]
-    LostWhileWaiting { who: String, waited: u64, missing: String },
-    /// In that member's words, with its hint.
+    LostWhileWaiting {
+        /// Its member: `worker 3`.
+        who: String,
+        /// How long it was away, in seconds.
+        waited: u64,
+        /// The names of all members that are missing.
+        missing: String,
+    },
+    /// Another agent could not start its member, and has told the leader so.
     #[error("{who} has failed before all had come: {}", hint::problem_of(why))]
-    MemberFailed { who: String, code: u8, why: String },
+    MemberFailed {
+        /// The member: `worker 3`.
+        who: String,
+        /// The exit code of its agent.
+        code: u8,
+        /// In that agent's words, with its hint.
+        why: String,
+    },
+    /// The scheduler's launcher was to start all members, and has ended before they came.
     #[error("{launcher} ended {end} before all members had come")]
-    StepEnded { launcher: &'static str, end: String },
+    StepEnded {
+        /// The program: `srun`.
+        launcher: &'static str,
+        /// How it ended: `with exit code 1`.
+        end: String,
+    },
+    /// A signal or the caller has ended the wait: the signal's name, or the caller's reason.
     #[error("a signal came while waiting for the others: {0}")]
     Interrupted(String),
+    /// Members are on several machines, and one of them has no address but loopback.
     #[error("no address of this machine is known that others could use")]
     NoAddress,
+    /// A host has a name that no host list can hold.
     #[error("the roster cannot be written: {0}")]
     Roster(#[from] message::CannotFold),
+    /// The connection to the leader has failed, or what came over it could not be understood.
     #[error(transparent)]
     Wire(#[from] wire::WireError),
+    /// The system refused something that every meeting needs: a socket, a thread, random numbers.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -144,19 +244,19 @@ impl Hinted for RendezvousError {
 /// How to reach a leader, as it is published.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
-    pub version: u32,
+    pub(crate) version: u32,
     /// Tells one leader from the next in the same place.
-    pub id: String,
-    pub host: String,
-    pub machine: String,
-    pub pid: u32,
+    pub(crate) id: String,
+    pub(crate) host: String,
+    pub(crate) machine: String,
+    pub(crate) pid: u32,
     /// The pid means something only there.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub pid_namespace: String,
-    pub job: Option<String>,
-    pub attempt: u32,
-    pub addresses: Vec<IpAddr>,
-    pub port: u16,
+    pub(crate) pid_namespace: String,
+    pub(crate) job: Option<String>,
+    pub(crate) attempt: u32,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
     /// The job's key, where the place is as private as a file of mode 0600.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,

@@ -1,9 +1,9 @@
-//! The leader's lines to its members: found by rank to say something, by connection when something came.
+//! The leader's connections to its members: found by rank to say something, by number when something came.
 
-use super::lines::Remote;
+use super::connections::Remote;
 use std::collections::HashMap;
 
-/// One line per rank. A job of ten thousand hears ten thousand messages, so neither look-up is a search.
+/// One connection per rank. A job of ten thousand hears ten thousand messages, so neither look-up is a search.
 #[derive(Debug, Default)]
 pub struct Remotes {
     by_rank: HashMap<u32, Remote>,
@@ -11,51 +11,51 @@ pub struct Remotes {
 }
 
 impl Remotes {
-    /// The line of a rank; an earlier one of the same rank is forgotten.
-    pub fn insert(&mut self, rank: u32, remote: Remote) {
+    /// The connection of a rank; an earlier one of the same rank is forgotten.
+    pub(crate) fn insert(&mut self, rank: u32, remote: Remote) {
         self.remove(rank);
         self.ranks.insert(remote.connection, rank);
         self.by_rank.insert(rank, remote);
     }
 
-    pub fn get(&self, rank: u32) -> Option<&Remote> {
+    pub(crate) fn get(&self, rank: u32) -> Option<&Remote> {
         self.by_rank.get(&rank)
     }
 
-    /// Whose line it is.
-    pub fn rank_of(&self, connection: u64) -> Option<u32> {
+    /// Whose connection it is.
+    pub(crate) fn rank_of(&self, connection: u64) -> Option<u32> {
         self.ranks.get(&connection).copied()
     }
 
-    pub fn remove(&mut self, rank: u32) -> Option<Remote> {
+    pub(crate) fn remove(&mut self, rank: u32) -> Option<Remote> {
         let remote = self.by_rank.remove(&rank)?;
         self.ranks.remove(&remote.connection);
         Some(remote)
     }
 
-    /// Forgets a line that is gone; whose it was.
-    pub fn hang_up(&mut self, connection: u64) -> Option<u32> {
+    /// Forgets a connection that is gone; whose it was.
+    pub(crate) fn hang_up(&mut self, connection: u64) -> Option<u32> {
         let rank = self.rank_of(connection)?;
         self.remove(rank).map(|_| rank)
     }
 
-    pub fn ranks(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = u32> {
         self.by_rank.keys().copied()
     }
 
-    pub fn values(&self) -> impl Iterator<Item = &Remote> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Remote> {
         self.by_rank.values()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Remote)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Remote)> {
         self.by_rank.iter().map(|(rank, remote)| (*rank, remote))
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_rank.is_empty()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_rank.len()
     }
 }
@@ -65,11 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_has_one_line_and_a_line_one_rank() {
+    fn a_rank_has_one_connection_and_a_connection_one_rank() {
         let mut remotes = Remotes::default();
         remotes.insert(3, Remote::unconnected(10));
         remotes.insert(4, Remote::unconnected(11));
-        // Started again elsewhere: the end of its earlier line is nobody's loss.
+        // Started again elsewhere: the end of its earlier connection is nobody's loss.
         remotes.insert(3, Remote::unconnected(12));
         assert_eq!((remotes.rank_of(10), remotes.rank_of(12), remotes.len()), (None, Some(3), 2));
         assert_eq!(remotes.hang_up(10), None);

@@ -15,11 +15,15 @@ use std::pin::pin;
 /// The part that this agent plays.
 #[derive(Debug)]
 pub enum Part {
+    /// It leads, and is to gather the others.
     Leader(Box<Leader>),
+    /// The leader has taken its offer.
     Member(Link),
     /// The attempt that ran when this agent came has ended without it.
     Over {
+        /// The exit code of that attempt.
         code: u8,
+        /// How it ended, as its leader tells.
         farewell: Farewell,
     },
 }

@@ -25,6 +25,7 @@ pub struct Seeker {
 }
 
 impl Seeker {
+    /// Asks nothing yet.
     pub fn new(way: WayToMeet) -> Seeker {
         Seeker {
             name: way.name(),
@@ -37,7 +38,7 @@ impl Seeker {
     }
 
     /// What to tell people: `directory /shared/job`.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -55,7 +56,7 @@ impl Seeker {
     }
 
     /// The leader that is published, if any.
-    pub async fn look(&mut self) -> Result<Option<Contact>, RendezvousError> {
+    pub(super) async fn look(&mut self) -> Result<Option<Contact>, RendezvousError> {
         self.ask(|way| way.look()).await
     }
 

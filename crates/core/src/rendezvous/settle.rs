@@ -9,10 +9,13 @@ use crate::roster::{Roster, RosterError};
 use std::collections::HashMap;
 use thiserror::Error;
 
+/// Why the members that have met do not make a roster.
 #[derive(Debug, Error)]
 pub enum SettleError {
+    /// The devices of a true host are too few for its members.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// There are more or fewer endpoints than members.
     #[error(transparent)]
     Roster(#[from] RosterError),
 }

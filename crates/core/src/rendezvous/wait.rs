@@ -13,15 +13,16 @@ pub struct Wait {
 }
 
 impl Wait {
+    /// From now on, for this long.
     pub fn begin(limit: Duration) -> Wait {
         Wait { since: clock::now(), limit }
     }
 
-    pub fn limit(&self) -> Duration {
+    pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
 
-    pub fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.waited_at(clock::now())
     }
 

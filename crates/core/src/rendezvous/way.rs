@@ -10,7 +10,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// A place where a leader can be found.
 #[expect(missing_debug_implementations, reason = "it holds a trait object")]
 pub enum WayToMeet {
+    /// The scheduler or the launcher has said who leads.
     Known(Box<dyn KnownLeader>),
+    /// Whoever comes first leads.
     Contested(Box<dyn ContestedLeader>),
 }
 
@@ -90,15 +92,17 @@ pub trait ContestedLeader: Send {
 }
 
 impl WayToMeet {
+    /// A place where it is known who leads.
     pub fn known(way: impl KnownLeader + 'static) -> WayToMeet {
         WayToMeet::Known(Box::new(way))
     }
 
+    /// A place where whoever comes first leads.
     pub fn contested(way: impl ContestedLeader + 'static) -> WayToMeet {
         WayToMeet::Contested(Box::new(way))
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             WayToMeet::Known(way) => way.name(),
             WayToMeet::Contested(way) => way.name(),

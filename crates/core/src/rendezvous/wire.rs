@@ -1,4 +1,4 @@
-//! The authenticated line between two agents.
+//! The authenticated connection between two agents.
 //!
 //! Both sides first prove that they know the job's key, with fresh random numbers from each, before
 //! anything else is read. Then every frame carries a MAC over its direction, its number and its
@@ -54,22 +54,36 @@ pub(super) enum Direction {
 /// Why a peer is not to be talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
+    /// The first bytes are not those of any version, or it hung up before it sent them.
     #[error("it did not say what a rallypoint says")]
     NotRallypoint,
+    /// The first bytes are those of another version.
     #[error("it is a rallypoint of another version")]
     OtherVersion,
+    /// Its proof is not one that the job's key gives, or ours is not one that its key gives.
     #[error("it has another key")]
     WrongKey,
+    /// Nothing came for this long.
     #[error("it said nothing for {} s", .0.as_secs())]
     Silent(Duration),
+    /// The length of a frame is beyond what its reader takes.
     #[error("it sent a frame of {size} bytes, and {limit} are the most")]
-    TooLarge { size: usize, limit: usize },
+    TooLarge {
+        /// The frame's length, as it was announced.
+        size: usize,
+        /// The most that is taken: 256 KiB to a leader, 64 MiB to a member.
+        limit: usize,
+    },
+    /// A frame's MAC does not fit its content, its direction or its number.
     #[error("a frame was changed, repeated or out of order")]
     BadMac,
+    /// A frame is no message, or none that may come now; what it was.
     #[error("a frame could not be understood: {0}")]
     Nonsense(String),
+    /// The other side has closed the connection, or its process has ended.
     #[error("the connection was closed")]
     Closed,
+    /// The system's error, for any other end of the connection.
     #[error("the connection broke: {0}")]
     Broken(std::io::Error),
 }
@@ -103,7 +117,7 @@ impl From<std::io::Error> for WireError {
 
 /// One direction's reading end.
 #[derive(Debug)]
-pub struct Reader<R = OwnedReadHalf> {
+pub(super) struct Reader<R = OwnedReadHalf> {
     stream: R,
     key: Key,
     direction: Direction,
@@ -113,7 +127,7 @@ pub struct Reader<R = OwnedReadHalf> {
 
 /// One direction's writing end.
 #[derive(Debug)]
-pub struct Writer<W = OwnedWriteHalf> {
+pub(super) struct Writer<W = OwnedWriteHalf> {
     stream: W,
     key: Key,
     direction: Direction,
@@ -220,7 +234,7 @@ fn frame_mac(key: &Key, direction: Direction, number: u64, content: &[u8]) -> bl
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     /// The next message. Cancelling it in the middle of a frame ends the connection.
-    pub async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
+    pub(super) async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
         let size = self.stream.read_u32().await? as usize;
         if size > self.limit {
             return Err(WireError::TooLarge { size, limit: self.limit });
@@ -242,13 +256,13 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 }
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
-    pub async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), WireError> {
+    pub(super) async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), WireError> {
         let content = serde_json::to_vec(message).map_err(|error| WireError::Nonsense(error.to_string()))?;
         self.write_encoded(&content).await
     }
 
     /// A message that was encoded once for many.
-    pub async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
+    pub(super) async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
         let mac = frame_mac(&self.key, self.direction, self.next, content);
         self.next += 1;
         let size = u32::try_from(content.len())
@@ -393,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_is_told_apart_from_a_broken_line() {
+    fn a_wrong_key_is_told_apart_from_a_broken_connection() {
         block_on(async {
             let key = Key::random().unwrap();
             assert_eq!(shake(key.clone(), key.clone()).await, (Ok(()), Ok(())));

@@ -8,7 +8,7 @@ use crate::hostlist::{HostList, HostListError};
 use crate::roles::{MAX_MEMBERS, RoleRequest};
 use thiserror::Error;
 
-pub const SOURCE: Source = Source {
+pub(crate) const SOURCE: Source = Source {
     name: "none",
     title: "no scheduler (hosts given by hand)",
     heading: "Hosts given by hand",
@@ -19,25 +19,45 @@ pub const SOURCE: Source = Source {
 /// Hosts and counts given by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hypothesis {
+    /// A host list: `n[01-04]`.
     pub nodes: String,
     /// Not given: as many as the roles need, or one.
     pub tasks_per_node: Option<u32>,
+    /// GPUs of each host, shared by its members.
     pub gpus_per_node: u32,
+    /// CPUs of each member, where they are known.
     pub cpus_per_task: Option<u32>,
 }
 
+/// Why hosts and counts given by hand are no allocation.
 #[derive(Debug, Error)]
 pub enum HypothesisError {
+    /// The nodes are no host list.
     #[error("the nodes {nodes}: {source}")]
-    Nodes { nodes: String, source: HostListError },
+    Nodes {
+        /// What was given.
+        nodes: String,
+        /// What is wrong with it.
+        source: HostListError,
+    },
+    /// The host list is empty.
     #[error("the nodes name no host")]
     NoHost,
+    /// `--tasks-per-node 0` was given.
     #[error("no task per node leaves nobody to run")]
     NoTask,
+    /// The host list has a name twice.
     #[error("the nodes name {host} twice")]
-    Twice { host: String },
+    Twice {
+        /// The name.
+        host: String,
+    },
+    /// Hosts times tasks are more members than a job may have.
     #[error("{asked} members are more than {MAX_MEMBERS}")]
-    TooMany { asked: u64 },
+    TooMany {
+        /// How many that would be.
+        asked: u64,
+    },
 }
 
 impl Hinted for HypothesisError {

@@ -11,7 +11,7 @@ use crate::roles::RoleRequest;
 #[derive(Debug)]
 pub struct Local;
 
-pub const SOURCE: Source = Source {
+pub(crate) const SOURCE: Source = Source {
     name: "local",
     title: "a plain machine",
     heading: "This machine",
@@ -43,7 +43,7 @@ impl Scheduler for Local {
     }
 }
 
-pub fn allocation(environ: &Environ, roles: &RoleRequest) -> Result<Allocation, AllocationError> {
+pub(crate) fn allocation(environ: &Environ, roles: &RoleRequest) -> Result<Allocation, AllocationError> {
     let world = roles.count_on_plain_machine()?;
     let mut notes = Vec::new();
     let gpus = match (environ.gpu_mask()?, &environ.gpus) {

@@ -130,22 +130,33 @@ pub struct Surroundings {
 /// What is to be started in each slot.
 #[derive(Debug, Clone, Copy)]
 pub struct LaunchRequest<'a> {
+    /// Its PATH has the launcher, and the scheduler's variables tell what to ask of it.
     pub environ: &'a Environ,
-    /// The command that is to run in each slot, with its arguments as they were typed.
+    /// The program that is to run in each slot: this command itself.
     pub command: &'a Path,
+    /// Its arguments: `run --launched`, and what was typed behind `run`.
     pub arguments: &'a [OsString],
     /// More options for the launcher, as the user wrote them.
     pub more: &'a [String],
+    /// How long members may take to end.
     pub grace: Duration,
 }
 
 /// Why a job cannot be put back into the queue.
 #[derive(Debug, Error)]
 pub enum RequeueError {
+    /// The scheduler has no queue, or the job has no id there.
     #[error("the job cannot be requeued: {scheduler} has no queue that a job could ask to go back to")]
-    NoQueue { scheduler: &'static str },
+    NoQueue {
+        /// Its title: `a plain machine`.
+        scheduler: &'static str,
+    },
+    /// The scheduler's own program is needed for it, and is not there.
     #[error("the job cannot be requeued: {program} is not on PATH")]
-    NoProgram { program: &'static str },
+    NoProgram {
+        /// Which one: `scontrol`.
+        program: &'static str,
+    },
 }
 
 impl Hinted for RequeueError {
@@ -163,6 +174,7 @@ pub enum On {
     /// The one whose variables are there.
     #[default]
     Auto,
+    /// This one, whatever variables are there.
     Scheduler(&'static dyn Scheduler),
 }
 
@@ -181,7 +193,7 @@ impl On {
     }
 
     /// The scheduler meant, in this environment.
-    pub fn resolve(self, environ: &Environ) -> &'static dyn Scheduler {
+    pub(crate) fn resolve(self, environ: &Environ) -> &'static dyn Scheduler {
         match self {
             On::Auto => detect(environ),
             On::Scheduler(scheduler) => scheduler,
@@ -192,11 +204,13 @@ impl On {
 /// Why no allocation could be read.
 #[derive(Debug, Error)]
 pub enum AllocationError {
-    /// In the words of the scheduler's own room.
+    /// Its variables or files do not make an allocation; in the words of its own room.
     #[error("{0}")]
     Scheduler(SchedulerError),
+    /// `CUDA_VISIBLE_DEVICES` or the like names no GPUs, or one of them twice.
     #[error(transparent)]
     Mask(#[from] MaskError),
+    /// The roles ask for nobody, or for too many.
     #[error(transparent)]
     Roles(#[from] RoleError),
 }
@@ -222,7 +236,7 @@ pub fn of(source: Source) -> &'static dyn Scheduler {
 }
 
 /// The scheduler that runs us, by its variables.
-pub fn detect(environ: &Environ) -> &'static dyn Scheduler {
+pub(crate) fn detect(environ: &Environ) -> &'static dyn Scheduler {
     let is_set = |variable: &&str| environ.get_nonempty(variable).is_some();
     let proved = |scheduler: &&'static dyn Scheduler| scheduler.proof().iter().any(is_set);
     SCHEDULERS.iter().copied().find(proved).unwrap_or(&local::Local)

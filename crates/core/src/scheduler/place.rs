@@ -18,43 +18,64 @@ use thiserror::Error;
 pub struct PlaceRequest {
     /// `auto`, one of a scheduler's own ways, a directory, or `host:port`; `None` is `auto`.
     pub meet: Option<String>,
+    /// The rank that the user gives this member; the scheduler's otherwise.
     pub rank: Option<u32>,
     /// What the user calls this job.
     pub job: Option<String>,
+    /// How long to wait for all to come.
     pub timeout: Duration,
 }
 
 /// What a scheduler's way to meet is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct MeetRequest<'a> {
-    pub environ: &'a Environ,
-    pub plan: &'a Plan,
+    pub(crate) environ: &'a Environ,
+    pub(crate) plan: &'a Plan,
     /// What the job is called, by the user or by the scheduler.
-    pub job: Option<&'a str>,
+    pub(crate) job: Option<&'a str>,
     /// The user has given all members a key.
-    pub all_have_a_key: bool,
+    pub(crate) all_have_a_key: bool,
 }
 
 /// Where and as whom to meet the others.
 #[expect(missing_debug_implementations, reason = "a way to meet is a trait object")]
 pub struct Place {
+    /// Where.
     pub way: WayToMeet,
+    /// As whom, and for how long.
     pub meeting: Meeting,
 }
 
+/// Why there is no place to meet.
 #[derive(Debug, Error)]
 pub enum PlaceError {
+    /// `auto` was asked for, and the scheduler has no way to meet of its own.
     #[error("{world} members of {scheduler} have to meet")]
-    NoWay { world: u32, scheduler: &'static str },
+    NoWay {
+        /// How many members have to meet.
+        world: u32,
+        /// The scheduler's title: `HTCondor`.
+        scheduler: &'static str,
+    },
+    /// `auto` was asked for by a process that is no member, and the members would not all run on its host.
     #[error("inside an allocation of {hosts} hosts but not in a step")]
-    NotInStep { hosts: usize },
+    NotInStep {
+        /// How many hosts it has.
+        hosts: usize,
+    },
+    /// The way belongs to no scheduler.
     #[error("no scheduler has a way to meet called {name}")]
-    NoSuchWay { name: String },
-    /// In the words of the scheduler's own room.
+    NoSuchWay {
+        /// What was asked for.
+        name: String,
+    },
+    /// A scheduler's way to meet cannot be taken here; in the words of its own room.
     #[error("{0}")]
     Scheduler(SchedulerError),
+    /// The directory, the address or the key cannot be used.
     #[error(transparent)]
     Meeting(#[from] RendezvousError),
+    /// Members would meet in the working directory, and the system does not tell it.
     #[error("the working directory is not known: {0}")]
     NoWorkingDirectory(std::io::Error),
 }
@@ -80,17 +101,17 @@ impl Hinted for PlaceError {
 
 impl MeetRequest<'_> {
     /// A directory that all members see.
-    pub fn directory(&self, folder: &Path) -> Result<Directory, RendezvousError> {
+    pub(crate) fn directory(&self, folder: &Path) -> Result<Directory, RendezvousError> {
         Directory::new(folder, self.job, self.plan.attempt())
     }
 
     /// The directory that this process was started in.
-    pub fn working_directory(&self) -> Result<Directory, PlaceError> {
+    pub(crate) fn working_directory(&self) -> Result<Directory, PlaceError> {
         Ok(self.directory(&std::env::current_dir().map_err(PlaceError::NoWorkingDirectory)?)?)
     }
 
     /// What `auto` comes to where the scheduler has no way of its own.
-    pub fn without_a_way(&self) -> Result<Option<WayToMeet>, PlaceError> {
+    pub(crate) fn without_a_way(&self) -> Result<Option<WayToMeet>, PlaceError> {
         let MeetRequest { environ, plan, .. } = self;
         match plan.me() {
             Some(_) if plan.world() == 1 => Ok(None),

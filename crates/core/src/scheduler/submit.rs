@@ -28,6 +28,7 @@ pub struct Work {
 /// A named environment: `[env.tf17] setup = ["module load tensorflow/1.7"]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
+    /// `tf17`
     pub name: String,
     /// Lines of shell.
     pub lines: Vec<String>,
@@ -71,9 +72,11 @@ pub type SubmitError = AnyError;
 pub struct Order<'a> {
     /// The scheduler's own options.
     pub given: Given,
+    /// Who is who among the members.
     pub roles: RoleRequest,
     /// How long members may take to end.
     pub grace: Duration,
+    /// What the script is to do.
     pub work: Work,
     /// The program and its arguments, as they were typed.
     pub command: &'a [String],
@@ -84,9 +87,13 @@ pub struct Order<'a> {
 /// An option of a scheduler.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
+    /// `ntasks` of `--ntasks`
     pub long: &'static str,
+    /// `n` of `-n`
     pub short: Option<char>,
+    /// What it takes.
     pub value: Value,
+    /// A line for people: `Tasks, one per member`.
     pub help: &'static str,
     /// Another option without which it makes no sense.
     pub requires: Option<&'static str>,
@@ -110,15 +117,15 @@ pub enum Value {
 }
 
 impl OptionSpec {
-    pub const fn new(long: &'static str, value: Value, help: &'static str) -> OptionSpec {
+    pub(crate) const fn new(long: &'static str, value: Value, help: &'static str) -> OptionSpec {
         OptionSpec { long, short: None, value, help, requires: None }
     }
 
-    pub const fn short(self, short: char) -> OptionSpec {
+    pub(crate) const fn short(self, short: char) -> OptionSpec {
         OptionSpec { short: Some(short), ..self }
     }
 
-    pub const fn requires(self, other: &'static str) -> OptionSpec {
+    pub(crate) const fn requires(self, other: &'static str) -> OptionSpec {
         OptionSpec { requires: Some(other), ..self }
     }
 }
@@ -128,24 +135,25 @@ impl OptionSpec {
 pub struct Given(BTreeMap<&'static str, Vec<String>>);
 
 impl Given {
+    /// One more value of an option.
     pub fn add(&mut self, long: &'static str, value: impl Into<String>) {
         self.0.entry(long).or_default().push(value.into());
     }
 
-    pub fn has(&self, long: &str) -> bool {
+    pub(crate) fn has(&self, long: &str) -> bool {
         self.0.contains_key(long)
     }
 
     /// All values of an option that may be given several times.
-    pub fn all(&self, long: &str) -> &[String] {
+    pub(crate) fn all(&self, long: &str) -> &[String] {
         self.0.get(long).map_or(&[], Vec::as_slice)
     }
 
-    pub fn text(&self, long: &str) -> Option<&str> {
+    pub(crate) fn text(&self, long: &str) -> Option<&str> {
         self.all(long).last().map(String::as_str)
     }
 
-    pub fn number(&self, long: &str) -> Option<u32> {
+    pub(crate) fn number(&self, long: &str) -> Option<u32> {
         self.text(long)?.parse().ok()
     }
 }
@@ -153,6 +161,7 @@ impl Given {
 /// A job that the scheduler has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandedIn {
+    /// As the scheduler calls it: `4711`.
     pub id: String,
     /// What the scheduler's program had to say, if anything.
     pub said: Option<String>,
@@ -168,7 +177,7 @@ pub enum Told<'a> {
 }
 
 #[derive(Debug, Error)]
-pub enum NotHandedIn {
+pub(crate) enum NotHandedIn {
     #[error("{program} cannot be started: {source}")]
     NoProgram { program: &'static str, scheduler: &'static str, source: std::io::Error },
     #[error("{program} refuses the job: {reason}")]
@@ -192,7 +201,7 @@ impl Hinted for NotHandedIn {
 }
 
 /// Runs `program` with the script as its standard input. `id_of` finds the id in the answer.
-pub fn hand_in(
+pub(crate) fn hand_in(
     scheduler: &'static str,
     program: &'static str,
     options: &[&str],
@@ -224,7 +233,7 @@ pub fn hand_in(
 }
 
 /// A name for a job: the script's says more than its interpreter's.
-pub fn job_name(command: &[String]) -> Option<String> {
+pub(crate) fn job_name(command: &[String]) -> Option<String> {
     let script = command.iter().find(|word| word.ends_with(".py"));
     Some(Path::new(script.or(command.first())?).file_stem()?.to_string_lossy().into_owned())
 }

@@ -84,14 +84,48 @@ const RPC_OPTIONS: &[Field] = &[
 /// A text that is no ConfigProto.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigTextError {
+    /// Something else than the grammar allows here.
     #[error("line {line}: expected {expected}, found {found}")]
-    Syntax { line: usize, expected: &'static str, found: String },
+    Syntax {
+        /// Where in the text, from 1.
+        line: usize,
+        /// What may stand here: `a colon`.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
+    /// A field is not one that is known in this message.
     #[error("line {line}: unknown field {field:?}")]
-    UnknownField { line: usize, field: String, known: String, top: bool },
+    UnknownField {
+        /// Where in the text, from 1.
+        line: usize,
+        /// Its name.
+        field: String,
+        /// The fields that may stand here, with commas between.
+        known: String,
+        /// True in the ConfigProto itself, false in a message inside it.
+        top: bool,
+    },
+    /// A field that holds one value has two.
     #[error("line {line}: {field} is given twice")]
-    Twice { line: usize, field: &'static str },
+    Twice {
+        /// Where the second one is, from 1.
+        line: usize,
+        /// Its name.
+        field: &'static str,
+    },
+    /// A value is not of its field's type.
     #[error("line {line}: {field} is {found}, expected {expected}")]
-    Value { line: usize, field: &'static str, expected: &'static str, found: String },
+    Value {
+        /// Where in the text, from 1.
+        line: usize,
+        /// The field's name.
+        field: &'static str,
+        /// What it takes.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
 }
 
 impl Hinted for ConfigTextError {

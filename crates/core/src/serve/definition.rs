@@ -10,9 +10,11 @@ use thiserror::Error;
 /// One server of a cluster, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
+    /// TensorFlow's job name: `ps`.
     pub role: String,
+    /// Its number within the role.
     pub index: u32,
-    /// As the others know it.
+    /// As the others know it: `n1:7000`.
     pub address: String,
     /// Where it will listen.
     pub port: u16,
@@ -23,20 +25,57 @@ pub struct Definition {
     bytes: Vec<u8>,
 }
 
+/// Why a text or message defines no server.
 #[derive(Debug, Error)]
 pub enum DefinitionError {
+    /// The text is no TF_CONFIG.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The TF_CONFIG is one that TensorFlow would refuse, or with which it would reach nobody.
     #[error("{}: {}", .0.file, .0.problem)]
     Finding(Box<Finding>),
+    /// The TF_CONFIG is an evaluator's.
     #[error("{file}: its task is an evaluator, which is no server")]
-    Evaluator { file: String },
+    Evaluator {
+        /// The file or variable that it came from.
+        file: String,
+    },
+    /// The bytes are no serialized ServerDef, or one without a cluster.
     #[error("{file}: not a serialized tensorflow.ServerDef: {why}")]
-    NotServerDef { file: String, why: String, hint: Hint },
+    NotServerDef {
+        /// The file or variable that it came from.
+        file: String,
+        /// What is wrong with them.
+        why: String,
+        /// What to do about it.
+        hint: Hint,
+    },
+    /// The server's own task is not one of its cluster's.
     #[error("{file}: the server is {role} {index}, but its cluster {has}")]
-    NotInCluster { file: String, role: String, index: i32, has: String },
+    NotInCluster {
+        /// The file or variable that it came from.
+        file: String,
+        /// The server's job name.
+        role: String,
+        /// The server's task index.
+        index: i32,
+        /// What the cluster has instead: `has 1 ps, the last index is 0`.
+        has: String,
+    },
+    /// The server's own address is not one that others could connect to.
     #[error("{file}: {role} {index} has the address {address:?}: {why}")]
-    Address { file: String, role: String, index: i32, address: String, why: &'static str },
+    Address {
+        /// The file or variable that it came from.
+        file: String,
+        /// The server's job name.
+        role: String,
+        /// The server's task index.
+        index: i32,
+        /// What the cluster has for it.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
 }
 
 impl Hinted for DefinitionError {
@@ -122,7 +161,7 @@ impl Definition {
     }
 
     /// The serialized `tensorflow.ServerDef`.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }

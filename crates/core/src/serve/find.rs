@@ -35,9 +35,11 @@ pub(crate) const NOT_FOUND: &str = "no TensorFlow was found";
 /// TensorFlow's libraries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
+    /// The folder that has them, such as the package `tensorflow`.
     pub folder: PathBuf,
     /// With the C API.
     pub library: PathBuf,
+    /// `libtensorflow_framework.so.2`, which the library needs, if it lies beside it.
     pub framework: Option<PathBuf>,
     /// Python's own library, which wheels before 2.12 do not load without: paths or names, any of them will do.
     pub python: Vec<PathBuf>,
@@ -48,6 +50,7 @@ pub struct Found {
 /// Every place that was looked at, and why it was not it.
 #[derive(Debug, Error)]
 pub struct NotFound {
+    /// The place, and why: `VIRTUAL_ENV`, `not set`.
     pub looked: Vec<(String, String)>,
 }
 
@@ -73,9 +76,9 @@ impl fmt::Display for NotFound {
 
 /// The package that a Python has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Package {
-    pub folder: PathBuf,
-    pub version: Option<String>,
+pub(crate) struct Package {
+    pub(crate) folder: PathBuf,
+    pub(crate) version: Option<String>,
 }
 
 /// Finds the package and reads its metadata; prints nothing if it is not there. A file called tensorflow.py in

@@ -14,21 +14,37 @@ use thiserror::Error;
 /// A process of its own: what crashes inside TensorFlow ends that member and not its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
+    /// Their members run no program of the user's.
     pub roles: BTreeSet<Role>,
+    /// `rallypoint serve` with its options, word by word.
     pub command: Vec<OsString>,
 }
 
 /// Roles that cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServedError {
+    /// No member has the role.
     #[error("{role} cannot be served: no member of this job has that role, there are {there}")]
-    NoSuchRole { role: Role, there: String },
+    NoSuchRole {
+        /// The role that was to be served.
+        role: Role,
+        /// The roles that there are: `ps, worker`.
+        there: String,
+    },
+    /// It evaluates checkpoints, and nobody connects to it.
     #[error("an evaluator is no server")]
     Evaluator,
+    /// The job would end with members of this role, and servers do not end by themselves.
     #[error(
         "{role} cannot be served: its members decide when the job ends, and a server never ends by itself"
     )]
-    NeverEnds { role: Role, hint: Hint },
+    NeverEnds {
+        /// The role that was to be served.
+        role: Role,
+        /// What to do about it.
+        hint: Hint,
+    },
+    /// The job is of another framework.
     #[error("only TensorFlow has servers that can be served")]
     OtherFramework,
 }

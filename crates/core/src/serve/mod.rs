@@ -43,18 +43,54 @@ use thiserror::Error;
 /// A started server listens at once; longer than this, it does not.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 
+/// Why a server does not serve.
 #[derive(Debug, Error)]
 pub enum ServeError {
+    /// Somebody listens on the port.
     #[error("port {port} is in use: {who} listens on it")]
-    PortInUse { port: u16, who: Listener, member: String },
+    PortInUse {
+        /// The server's port.
+        port: u16,
+        /// The process that listens there.
+        who: Listener,
+        /// The server: `ps 0`.
+        member: String,
+    },
+    /// The port cannot be bound, and nobody is seen to listen there.
     #[error("port {port} cannot be had: {source}, and /proc does not tell whose it is")]
-    PortTaken { port: u16, source: std::io::Error, member: String },
+    PortTaken {
+        /// The server's port.
+        port: u16,
+        /// The system's error.
+        source: std::io::Error,
+        /// The server: `ps 0`.
+        member: String,
+    },
+    /// TensorFlow was found, and cannot be used.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// TensorFlow was loaded, and says no to the definition.
     #[error("TensorFlow {version} does not start {member}: {refused}")]
-    Refused { version: String, member: String, refused: Refused, hint: Hint },
+    Refused {
+        /// TensorFlow's own version.
+        version: String,
+        /// The server: `ps 0`.
+        member: String,
+        /// What it said.
+        refused: Refused,
+        /// What to do about it.
+        hint: Hint,
+    },
+    /// TensorFlow says that the server has started, and after 10 s nothing listens.
     #[error("TensorFlow {version} has started {member}, but nobody listens on port {port}")]
-    Silent { version: String, member: String, port: u16 },
+    Silent {
+        /// TensorFlow's own version.
+        version: String,
+        /// The server: `ps 0`.
+        member: String,
+        /// Where it was to listen.
+        port: u16,
+    },
 }
 
 impl Hinted for ServeError {

@@ -21,12 +21,28 @@ use thiserror::Error;
 /// A TensorFlow that cannot be used.
 #[derive(Debug, Error)]
 pub enum LoadError {
+    /// The system's loader refuses the library, or one that it needs.
     #[error("{} cannot be loaded: {why}", library.display())]
-    Open { library: PathBuf, why: String, hint: &'static str },
+    Open {
+        /// The file.
+        library: PathBuf,
+        /// In the loader's words.
+        why: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The library has not all the functions that a server needs.
     #[error(
         "{} has no {}: TensorFlow {version} cannot serve from C", library.display(), missing.join(", ")
     )]
-    Symbols { library: PathBuf, missing: Vec<&'static str>, version: String },
+    Symbols {
+        /// The file.
+        library: PathBuf,
+        /// The functions: `TF_NewServer`.
+        missing: Vec<&'static str>,
+        /// TensorFlow's version, as far as it is known.
+        version: String,
+    },
 }
 
 impl Hinted for LoadError {
@@ -42,7 +58,9 @@ impl Hinted for LoadError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{code}: {message}")]
 pub struct Refused {
+    /// `INVALID_ARGUMENT`
     pub code: &'static str,
+    /// In TensorFlow's words.
     pub message: String,
 }
 

@@ -15,25 +15,47 @@ use thiserror::Error;
 /// What a server is asked to be like.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    /// Threads within an op.
     pub intra_op_threads: Option<u32>,
+    /// Ops at a time.
     pub inter_op_threads: Option<u32>,
+    /// GPU memory is taken as it is needed, not all at once.
     pub memory_growth: bool,
+    /// The only devices that its sessions see: `/job:ps`.
     pub device_filters: Vec<String>,
     /// A `ConfigProto`, as text or serialized, and what to call it.
     pub config: Option<(String, Vec<u8>)>,
+    /// The largest message that it takes from other members, in bytes.
     pub grpc_max_message_length: Option<u32>,
     /// `grpc.keepalive_time_ms=30000`
     pub grpc_options: Vec<String>,
 }
 
+/// Why a server cannot be as it was asked to be.
 #[derive(Debug, Error)]
 pub enum OptionsError {
+    /// The config is text, and no ConfigProto.
     #[error("{file}: {source}")]
-    Text { file: String, source: ConfigTextError },
+    Text {
+        /// The file, or `flags`.
+        file: String,
+        /// What is wrong with it, and where.
+        source: ConfigTextError,
+    },
+    /// The config is not text, and no serialized message.
     #[error("{file}: neither text nor a serialized tensorflow.ConfigProto: {why}")]
-    NotConfig { file: String, why: String },
+    NotConfig {
+        /// The file.
+        file: String,
+        /// What is wrong with its bytes.
+        why: String,
+    },
+    /// An option is not `grpc.keepalive_time_ms=30000` or the like.
     #[error("gRPC's option {found}: expected NAME=VALUE without a comma")]
-    GrpcOption { found: String },
+    GrpcOption {
+        /// What was given.
+        found: String,
+    },
 }
 
 impl Hinted for OptionsError {

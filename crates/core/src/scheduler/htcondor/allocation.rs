@@ -25,7 +25,7 @@ use crate::variables as var;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
-pub enum HtCondorError {
+pub(super) enum HtCondorError {
     #[error(
         "{variable} is not set, and HTCondor sets it in every job",
         variable = var::CONDOR_JOB_AD
@@ -81,7 +81,7 @@ struct Position {
     together: bool,
 }
 
-pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
+pub(super) fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
     let ad = JobAd::read(environ);
     let position = match (environ.get(var::CONDOR_PROCNO), environ.get(var::CONDOR_NPROCS)) {
         (None, None) => vanilla(environ, ad.as_ref().map_err(|error| error.again())?)?,

@@ -31,7 +31,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Where this job's chirp is, and the word that opens it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Chirp {
+pub(super) struct Chirp {
     host: String,
     port: u16,
     cookie: String,
@@ -55,7 +55,7 @@ pub(super) struct Status {
 
 impl Chirp {
     /// Reads the text of the file that `_CONDOR_CHIRP_CONFIG` names.
-    pub fn parse(config: &str) -> Option<Chirp> {
+    pub(super) fn parse(config: &str) -> Option<Chirp> {
         let mut words = config.split_ascii_whitespace();
         let (host, port, cookie) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         Some(Chirp { host: host.to_owned(), port, cookie: cookie.to_owned() })

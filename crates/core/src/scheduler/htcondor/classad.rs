@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 /// The attributes of one ad. Names do not regard case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClassAd {
+pub(super) struct ClassAd {
     attributes: HashMap<String, String>,
 }
 
 impl ClassAd {
     /// Reads an ad. Lines that are none are passed over: an ad may hold anything its writer liked.
-    pub fn parse(text: &str) -> ClassAd {
+    pub(super) fn parse(text: &str) -> ClassAd {
         let attributes = text
             .lines()
             .filter_map(|line| line.split_once('='))
@@ -24,18 +24,18 @@ impl ClassAd {
     }
 
     /// An attribute as it is written.
-    pub fn raw(&self, name: &str) -> Option<&str> {
+    pub(super) fn raw(&self, name: &str) -> Option<&str> {
         self.attributes.get(&name.to_ascii_lowercase()).map(String::as_str)
     }
 
     /// A string attribute, without its quotes.
-    pub fn string(&self, name: &str) -> Option<String> {
+    pub(super) fn string(&self, name: &str) -> Option<String> {
         let quoted = self.raw(name)?.strip_prefix('"')?.strip_suffix('"')?;
         Some(quoted.replace("\\\"", "\"").replace("\\\\", "\\"))
     }
 
     /// A whole number that is not negative. HTCondor writes some as `3.0`.
-    pub fn number(&self, name: &str) -> Option<u32> {
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
         let raw = self.raw(name)?;
         raw.strip_suffix(".0").unwrap_or(raw).parse().ok()
     }

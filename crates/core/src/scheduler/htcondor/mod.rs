@@ -9,8 +9,8 @@
 //! | `user_log`, `failure` | what happened to a job, and why it failed, from its files |
 
 mod allocation;
-pub mod chirp;
-pub mod classad;
+mod chirp;
+mod classad;
 mod description;
 mod failure;
 mod follow;
@@ -18,9 +18,9 @@ mod job_ad;
 mod meet;
 mod submit;
 mod submit_directory;
-pub mod user_log;
+mod user_log;
 
-pub use allocation::{HtCondorError, allocation, cluster_name, submit_directory};
+pub use allocation::{cluster_name, submit_directory};
 
 use super::submit::Submit;
 use super::{AllocationError, MeetRequest, PlaceError, Scheduler, Surroundings};
@@ -29,12 +29,14 @@ use crate::environ::Environ;
 use crate::rendezvous::WayToMeet;
 use crate::roles::RoleRequest;
 use crate::variables::{self as var, Family, Variable};
+use allocation::allocation;
 
 /// HTCondor's room.
 #[derive(Debug)]
 pub struct HtCondor;
 
-pub const SOURCE: Source = Source {
+/// HTCondor's names, as they stand in an allocation of its.
+pub(crate) const SOURCE: Source = Source {
     name: "htcondor",
     title: "HTCondor",
     heading: "HTCondor",

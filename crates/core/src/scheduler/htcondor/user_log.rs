@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// Where a member of the job is, as HTCondor sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     Idle,
     /// On this host.
     Running(String),
@@ -32,9 +32,9 @@ pub enum State {
 
 /// The members of a cluster, by what the log has told so far.
 #[derive(Debug, Clone)]
-pub struct UserLog {
+pub(super) struct UserLog {
     /// Number of the proc, or of the node.
-    pub states: BTreeMap<u32, State>,
+    pub(super) states: BTreeMap<u32, State>,
     /// The job's own end, in the parallel universe.
     job: Option<State>,
     parallel: bool,
@@ -44,15 +44,15 @@ pub struct UserLog {
 
 /// Something that happened to a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    pub member: u32,
-    pub state: State,
+pub(super) struct Change {
+    pub(super) member: u32,
+    pub(super) state: State,
     /// It was running, and HTCondor took it away.
-    pub evicted: bool,
+    pub(super) evicted: bool,
 }
 
 impl UserLog {
-    pub fn new(members: u32, parallel: bool) -> UserLog {
+    pub(super) fn new(members: u32, parallel: bool) -> UserLog {
         UserLog {
             states: (0..members).map(|n| (n, State::Idle)).collect(),
             job: None,
@@ -62,7 +62,7 @@ impl UserLog {
     }
 
     /// Takes what was written to the log since the last time.
-    pub fn read(&mut self, text: &str) -> Vec<Change> {
+    pub(super) fn read(&mut self, text: &str) -> Vec<Change> {
         self.rest.push_str(text);
         let mut changes = Vec::new();
         while let Some(end) = self.rest.find("\n...\n") {
@@ -73,7 +73,7 @@ impl UserLog {
     }
 
     /// True if nothing more will happen.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         let over = |state: &State| matches!(state, State::Ended(_) | State::Removed);
         match self.parallel {
             true => self.job.as_ref().is_some_and(over),
@@ -82,7 +82,7 @@ impl UserLog {
     }
 
     /// 0 if all ended so; the first other code otherwise, and 1 for what was removed.
-    pub fn code(&self) -> u8 {
+    pub(super) fn code(&self) -> u8 {
         let code = |state: &State| match state {
             State::Ended(code) => *code,
             _ => 1,

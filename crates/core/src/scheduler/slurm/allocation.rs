@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Where in a job this process stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Context {
+pub(super) enum Context {
     /// A task that `srun` started.
     Step,
     /// A batch script, a shell under `salloc`, an interactive step: there is an allocation, and the
@@ -36,7 +36,7 @@ const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 /// A batch script has `SLURM_PROCID=0` too, and one that was submitted from inside a step has even that
 /// step's `SLURM_STEP_*`. `SLURM_UMASK` was in every one of 2,700 step tasks and in none of 300 batch
 /// scripts (22.05, 24.11, 26.05). Only a `salloc` inside a step hands it on; there the hosts differ.
-pub fn context(environ: &Environ) -> Context {
+pub(super) fn context(environ: &Environ) -> Context {
     let step_id = environ.get_nonempty(var::SLURM_STEP_ID).or(environ.get_nonempty(var::SLURM_STEPID));
     let is_ordinary = match step_id {
         Some(id) => id.parse::<u32>().is_ok_and(|id| id < FIRST_SPECIAL_STEP),
@@ -55,7 +55,7 @@ pub fn context(environ: &Environ) -> Context {
 
 /// `212.0`: the step, which is the same for all its tasks, those of other het groups too. Two steps of one
 /// job must not meet.
-pub fn step_name(environ: &Environ) -> Option<String> {
+pub(super) fn step_name(environ: &Environ) -> Option<String> {
     let job = environ.get_nonempty(var::SLURM_JOB_ID).or(environ.get_nonempty(var::SLURM_JOBID))?;
     let step = environ.get_nonempty(var::SLURM_STEP_ID).or(environ.get_nonempty(var::SLURM_STEPID))?;
     (context(environ) == Context::Step).then(|| format!("{job}.{step}"))
@@ -86,6 +86,7 @@ fn is_outside_of_job(environ: &Environ) -> bool {
     step.names().any(|name| !of_job.contains(&name))
 }
 
+/// The hosts, slots and devices that Slurm's variables tell, and which slot is this process's own.
 pub fn allocation(environ: &Environ) -> Result<Allocation, AllocationError> {
     let job = environ.get_nonempty(var::SLURM_JOB_ID).or(environ.get_nonempty(var::SLURM_JOBID));
     if job.is_none() && environ.get_nonempty(var::SLURM_STEP_NODELIST).is_none() {

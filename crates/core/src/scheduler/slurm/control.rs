@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// When the job's time limit ends it, for versions that do not set `SLURM_JOB_END_TIME` (22.05). Asked once a
 /// run, by its leader.
-pub fn ask_deadline(environ: &Environ) -> Option<SystemTime> {
+pub(super) fn ask_deadline(environ: &Environ) -> Option<SystemTime> {
     let job = environ.get_nonempty(var::SLURM_JOB_ID)?;
     let squeue = find_on_path("squeue", environ.get(var::PATH))?;
     let text = run_with_limit(Command::new(squeue).args(["-h", "-o", "%L", "-j", job]), LIMIT).ok()?;
@@ -35,7 +35,7 @@ fn parse_time_left(text: &str) -> Option<Duration> {
 
 /// What puts the job back into the queue: it ends here and starts again as the next attempt. `None` if
 /// `scontrol` is not on PATH.
-pub fn requeue_command(job: &str, path: Option<&str>) -> Option<Vec<OsString>> {
+pub(super) fn requeue_command(job: &str, path: Option<&str>) -> Option<Vec<OsString>> {
     let scontrol = find_on_path("scontrol", path)?;
     Some(vec![scontrol.into(), "requeue".into(), job.into()])
 }

@@ -7,12 +7,26 @@ use thiserror::Error;
 /// A list that is not one, or not of the expected length.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CountsError {
+    /// An entry is neither `2` nor `2(x3)`.
     #[error("expected numbers such as 2(x3),1, found {found:?}")]
-    Syntax { found: String },
+    Syntax {
+        /// The entry.
+        found: String,
+    },
+    /// The list is for another number of hosts.
     #[error("it gives numbers for {found} hosts, and there are {expected}")]
-    Length { found: u64, expected: usize },
+    Length {
+        /// How many numbers it gives.
+        found: u64,
+        /// How many hosts there are.
+        expected: usize,
+    },
+    /// The list is longer than any job.
     #[error("it gives {found} numbers, more than {MAX_MEMBERS}")]
-    TooMany { found: u64 },
+    TooMany {
+        /// How many numbers it gives.
+        found: u64,
+    },
 }
 
 impl Hinted for CountsError {

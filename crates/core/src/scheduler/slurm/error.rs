@@ -11,7 +11,7 @@ use crate::variables as var;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
-pub enum SlurmError {
+pub(super) enum SlurmError {
     #[error("{variable} is not set, so this is no Slurm job", variable = var::SLURM_JOB_ID)]
     NoJob,
     #[error("{variable} is not set, though {} is", var::SLURM_JOB_ID)]

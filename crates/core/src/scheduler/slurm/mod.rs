@@ -10,7 +10,7 @@
 //! | `submit`, `script`, `follow` | batch scripts, handed in and followed |
 
 mod allocation;
-pub mod control;
+mod control;
 mod counts;
 mod error;
 mod follow;
@@ -18,14 +18,13 @@ mod gpus;
 mod launcher;
 mod layout;
 mod meet;
-pub mod pmi;
+mod pmi;
 mod resources;
 mod script;
 mod submit;
 
-pub use allocation::{Context, allocation, context, step_name};
+pub use allocation::allocation;
 pub use counts::{CountsError, expand_counts};
-pub use error::SlurmError;
 
 use super::submit::Submit;
 use super::{
@@ -39,12 +38,14 @@ use crate::rendezvous::WayToMeet;
 use crate::roles::RoleRequest;
 use crate::supervise::{Launcher, Requeue};
 use crate::variables::{self as var, Family, Variable};
+use allocation::{Context, context, step_name};
 use std::time::SystemTime;
 
 /// Slurm's room.
 #[derive(Debug)]
 pub struct Slurm;
 
+/// Slurm's names, as they stand in an allocation of its.
 pub const SOURCE: Source = Source {
     name: "slurm",
     title: "Slurm",

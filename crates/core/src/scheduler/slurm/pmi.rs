@@ -34,7 +34,7 @@ const MAX_PARTS: usize = 64;
 const VARIABLES: [&str; 4] = [var::PMI_FD, var::PMI_RANK, var::PMI_SIZE, var::PMI_JOBID];
 
 #[derive(Debug)]
-pub struct Pmi {
+pub(super) struct Pmi {
     stream: UnixStream,
     received: Vec<u8>,
     rank: u32,
@@ -53,7 +53,7 @@ enum Fence {
 
 impl Pmi {
     /// Takes over the descriptor that `PMI_FD` names.
-    pub fn new(descriptor: i32, rank: u32, size: u32) -> Result<Pmi, RendezvousError> {
+    pub(super) fn new(descriptor: i32, rank: u32, size: u32) -> Result<Pmi, RendezvousError> {
         let owned = process::take_inherited_socket(descriptor)
             .map_err(|error| bad(format!("PMI_FD={descriptor} cannot be used: {error}")))?;
         Pmi::over(UnixStream::from(owned), rank, size)

@@ -24,7 +24,7 @@ use thiserror::Error;
 #[derive(Debug)]
 pub struct Toy;
 
-pub const SOURCE: Source = Source {
+pub(crate) const SOURCE: Source = Source {
     name: "toy",
     title: "the toy scheduler",
     heading: "Toy",

@@ -1,4 +1,4 @@
-//! The leader's lines: who connects proves itself, makes its offer, and is heard until its line ends.
+//! The leader's connections: who connects proves itself, makes its offer, and is heard until the connection ends.
 
 use super::Key;
 use super::join::HEARTBEAT;
@@ -29,7 +29,7 @@ const BACKLOG: i32 = 4096;
 
 /// What came over the network.
 #[derive(Debug)]
-pub enum Incoming {
+pub(crate) enum Incoming {
     Offer {
         offer: Box<Offer>,
         remote: Remote,
@@ -38,7 +38,7 @@ pub enum Incoming {
         connection: u64,
         message: ToLeader,
     },
-    /// A line is gone; why.
+    /// A connection is gone; why.
     Gone {
         connection: u64,
         why: String,
@@ -47,22 +47,22 @@ pub enum Incoming {
     Strangers(RunEvent),
 }
 
-/// Words that may wait for a line.
+/// Words that may wait for a connection.
 const QUEUE: usize = 64;
 /// Of these, what is kept for words that must arrive: a stop is never late because of who is missing.
 const RESERVED: usize = 32;
-/// A line that takes longer to take a word is cut.
+/// A connection that takes longer to take a word is cut.
 const WRITE_LIMIT: Duration = HEARTBEAT.saturating_mul(3);
 
-/// A proved agent's line.
+/// The connection of an agent that has proved itself.
 #[derive(Debug, Clone)]
-pub struct Remote {
-    pub connection: u64,
-    pub peer: String,
+pub(crate) struct Remote {
+    pub(crate) connection: u64,
+    pub(crate) peer: String,
     /// Our own address by which it came.
     pub(super) local: IpAddr,
     sender: mpsc::Sender<Outgoing>,
-    /// Ends the line; why.
+    /// Ends the connection; why.
     cut: mpsc::Sender<&'static str>,
 }
 
@@ -74,8 +74,8 @@ enum Outgoing {
 }
 
 impl Remote {
-    /// Says something without waiting. What must arrive arrives, or the line is cut and reported as gone.
-    pub fn send(&self, message: ToMember) {
+    /// Says something without waiting. What must arrive arrives, or the connection is cut and reported as gone.
+    pub(crate) fn send(&self, message: ToMember) {
         let must_arrive = message.must_arrive();
         self.queue(Outgoing::Message(message), must_arrive);
     }
@@ -124,7 +124,7 @@ pub(super) async fn accept_all(listener: TcpListener, key: Key, world: u32, send
     let key = Rc::new(key);
     let strangers = TurnedAway::new(sender.clone());
     let mut unproved: VecDeque<(Rc<Cell<bool>>, String, AbortHandle)> = VecDeque::new();
-    for connection in 0.. {
+    for id in 0.. {
         if sender.is_closed() {
             return;
         }
@@ -146,8 +146,8 @@ pub(super) async fn accept_all(listener: TcpListener, key: Key, world: u32, send
             strangers.add(&peer, &why);
         }
         let proved = Rc::new(Cell::new(false));
-        let line = Line { connection, stream, peer, proved: proved.clone() };
-        let serve = serve(line, key.clone(), sender.clone(), strangers.clone());
+        let connection = Connection { id, stream, peer, proved: proved.clone() };
+        let serve = serve(connection, key.clone(), sender.clone(), strangers.clone());
         let task = tokio::task::spawn_local(serve);
         unproved.push_back((proved, peer.to_string(), task.abort_handle()));
     }
@@ -197,8 +197,8 @@ impl TurnedAway {
 }
 
 /// A connection that was taken.
-struct Line {
-    connection: u64,
+struct Connection {
+    id: u64,
     stream: TcpStream,
     peer: SocketAddr,
     /// It has proved itself, or was turned away.
@@ -206,8 +206,8 @@ struct Line {
 }
 
 /// One connection, from its first byte to its last.
-async fn serve(line: Line, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strangers: TurnedAway) {
-    let Line { connection, stream, peer, proved: is_proved } = line;
+async fn serve(connection: Connection, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strangers: TurnedAway) {
+    let Connection { id: connection, stream, peer, proved: is_proved } = connection;
     let peer = peer.to_string();
     let local =
         stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip().to_canonical());
@@ -259,7 +259,7 @@ async fn serve(line: Line, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strange
     _ = sender.send(Incoming::Gone { connection, why }).await;
 }
 
-/// Writes what is said on a line, and that we are alive where there is nothing.
+/// Writes what is said on a connection, and that we are alive where there is nothing.
 async fn write_all(
     mut writer: Writer,
     mut outgoing: mpsc::Receiver<Outgoing>,
@@ -277,7 +277,7 @@ async fn write_all(
         });
         match written.await {
             Some(Some(Ok(()))) => {}
-            // The reading side tells why, if the line is gone.
+            // The reading side tells why, if the connection is gone.
             Some(None | Some(Err(_))) => return,
             None => {
                 _ = cut.try_send("it does not read what it is told");
@@ -292,15 +292,15 @@ mod tests {
     use super::*;
     use crate::outcome::Farewell;
 
-    fn line() -> (Remote, mpsc::Receiver<Outgoing>, mpsc::Receiver<&'static str>) {
+    fn connection() -> (Remote, mpsc::Receiver<Outgoing>, mpsc::Receiver<&'static str>) {
         let (sender, outgoing) = mpsc::channel(QUEUE);
         let (cut, is_cut) = mpsc::channel(1);
         (Remote { sender, cut, ..Remote::unconnected(1) }, outgoing, is_cut)
     }
 
     #[test]
-    fn a_stop_arrives_or_the_line_is_cut() {
-        let (remote, mut outgoing, mut is_cut) = line();
+    fn a_stop_arrives_or_the_connection_is_cut() {
+        let (remote, mut outgoing, mut is_cut) = connection();
         for come in 0..1000 {
             remote.send(ToMember::Waiting { come, world: 1000, missing: Vec::new(), more: 0 });
         }

@@ -78,7 +78,7 @@ impl Hinted for AddressError {
 
 impl HostRule {
     /// The address of the host called `name`.
-    pub fn apply(&self, name: &str) -> Result<String, AddressError> {
+    pub(crate) fn apply(&self, name: &str) -> Result<String, AddressError> {
         match self {
             HostRule::Name => Ok(name.to_owned()),
             HostRule::Suffix(suffix) => Ok(match name.split_once('.') {
@@ -209,7 +209,7 @@ impl std::fmt::Display for Network {
 }
 
 impl Network {
-    pub fn contains(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
             IpAddr::V6(v6) => v6.to_bits(),
@@ -257,7 +257,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// `host:port`, with brackets around an IPv6 address.
-pub fn endpoint(address: &str, port: u16) -> String {
+pub(crate) fn endpoint(address: &str, port: u16) -> String {
     if address.contains(':') && !address.starts_with('[') {
         format!("[{address}]:{port}")
     } else {

@@ -112,14 +112,14 @@ impl Allocation {
 }
 
 impl Host {
-    pub fn new(name: impl Into<String>) -> Host {
+    pub(crate) fn new(name: impl Into<String>) -> Host {
         Host { name: name.into(), gpus: HostGpus::Unknown }
     }
 }
 
 impl Source {
     /// Members learn their hosts only when they meet.
-    pub fn is_plain_machine(&self) -> bool {
+    pub(crate) fn is_plain_machine(&self) -> bool {
         self.hosts == HostNames::Own
     }
 }

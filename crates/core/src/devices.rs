@@ -45,7 +45,7 @@ impl Hinted for MaskError {
 }
 
 impl Device {
-    pub fn new(name: &str) -> Device {
+    pub(crate) fn new(name: &str) -> Device {
         Device(name.into())
     }
 
@@ -78,7 +78,7 @@ pub fn join(devices: &[Device]) -> String {
 
 /// Reads a mask. Empty, `-1`, `none`, `NoDevFiles` and HTCondor's `10000` mean no GPU, and as for
 /// CUDA itself nothing behind a `-1` counts.
-pub fn parse_mask(variable: &'static str, value: &str) -> Result<DeviceList, MaskError> {
+pub(crate) fn parse_mask(variable: &'static str, value: &str) -> Result<DeviceList, MaskError> {
     let mut devices: Vec<Device> = Vec::new();
     if value.trim().is_empty() {
         return Ok(devices.into());

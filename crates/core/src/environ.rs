@@ -36,7 +36,7 @@ pub struct Environ {
 
 /// A file that a variable names: its text, or why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedFile {
+pub(crate) struct NamedFile {
     pub path: PathBuf,
     pub text: Result<String, String>,
 }
@@ -66,7 +66,7 @@ impl Hinted for EnvironError {
 
 impl Environ {
     /// This process's own environment. Looks for GPUs only where no mask names them.
-    pub fn here() -> Environ {
+    pub(crate) fn here() -> Environ {
         Environ::here_with(own_variables())
     }
 
@@ -94,7 +94,7 @@ impl Environ {
 
     /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart. `named` are the variables whose
     /// files belong to it; they are looked for beside it too.
-    pub fn from_file(
+    pub(crate) fn from_file(
         path: &Path,
         named: &[&'static str],
         moved: &MovedFiles,
@@ -116,12 +116,6 @@ impl Environ {
     /// The same with the files that these variables name.
     pub fn with_named_files(mut self, named: &[&'static str]) -> Environ {
         self.read_named_files(named, &MovedFiles::new(), None);
-        self
-    }
-
-    /// The same with one more variable.
-    pub fn with(mut self, variable: &str, value: impl Into<String>) -> Environ {
-        self.variables.insert(variable.to_owned(), value.into());
         self
     }
 
@@ -158,13 +152,13 @@ impl Environ {
     }
 
     /// The GPU mask in force: the first of [`MASKS`] that is set. `Ok(None)` where none is.
-    pub fn gpu_mask(&self) -> Result<Option<DeviceList>, MaskError> {
+    pub(crate) fn gpu_mask(&self) -> Result<Option<DeviceList>, MaskError> {
         let set = MASKS.into_iter().find_map(|variable| Some((variable, self.get(variable)?)));
         set.map(|(variable, value)| parse_mask(variable, value)).transpose()
     }
 
     /// The file that `variable` names, if the variable is set or the user gave one for it.
-    pub fn file(&self, variable: &str) -> Option<&NamedFile> {
+    pub(crate) fn file(&self, variable: &str) -> Option<&NamedFile> {
         self.files.get(variable)
     }
 

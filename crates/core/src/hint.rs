@@ -204,7 +204,7 @@ pub fn in_full(error: &dyn Hinted) -> String {
 }
 
 /// A problem and its hint in one text, as the command spells it.
-pub fn together(problem: String, hint: Option<&Hint>) -> String {
+pub(crate) fn together(problem: String, hint: Option<&Hint>) -> String {
     match hint {
         Some(hint) => format!("{problem}{BETWEEN}{}", hint.typed()),
         None => problem,
@@ -212,12 +212,12 @@ pub fn together(problem: String, hint: Option<&Hint>) -> String {
 }
 
 /// The problem in a text that another agent made with [`in_full`].
-pub fn problem_of(told: &str) -> &str {
+pub(crate) fn problem_of(told: &str) -> &str {
     told.split_once(BETWEEN).map_or(told, |(problem, _)| problem)
 }
 
 /// The hint in a text that another agent made with [`in_full`], in its words.
-pub fn hint_of(told: &str) -> Option<Hint> {
+pub(crate) fn hint_of(told: &str) -> Option<Hint> {
     told.split_once(BETWEEN).map(|(_, hint)| Hint::new([Piece::from(hint.to_owned())]))
 }
 

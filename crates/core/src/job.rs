@@ -38,14 +38,14 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub fn asks_for_requeue(&self, end: &End) -> bool {
+    pub(crate) fn asks_for_requeue(&self, end: &End) -> bool {
         self.requeue_on.is_some_and(|code| *end == End::Exited(code))
     }
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
     Started {
         rank: u32,
         pid: u32,
@@ -73,7 +73,7 @@ pub enum Event {
 
 /// What to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Start a member again, at its old address.
     Restart(u32),
     /// Ask everyone to end: SIGTERM, and after the grace SIGKILL.
@@ -91,7 +91,7 @@ pub enum Action {
 
 /// Of those who decide, who has finished and who still runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     pub finished: Vec<u32>,
     pub running: Vec<u32>,
 }
@@ -165,29 +165,29 @@ impl Job {
         })
     }
 
-    pub fn is_alive(&self, rank: u32) -> bool {
+    pub(crate) fn is_alive(&self, rank: u32) -> bool {
         self.alive[rank as usize]
     }
 
     /// True if it listens at its address, or did before its end.
-    pub fn has_listened(&self, rank: u32) -> bool {
+    pub(crate) fn has_listened(&self, rank: u32) -> bool {
         self.listened[rank as usize]
     }
 
-    pub fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    pub fn members(&self) -> &[MemberOutcome] {
+    pub(crate) fn members(&self) -> &[MemberOutcome] {
         &self.members
     }
 
     /// True while some of those who decide have finished and the others run on.
-    pub fn waits_for_some(&self) -> bool {
+    pub(crate) fn waits_for_some(&self) -> bool {
         self.finished > 0 && !self.stopping
     }
 
-    pub fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         let deciders = || (0..self.roles.len() as u32).filter(|rank| self.deciders[*rank as usize]);
         let has_finished = |rank: &u32| {
             self.members[*rank as usize].ended.as_ref().is_some_and(|ended| ended.end.is_success())
@@ -199,11 +199,11 @@ impl Job {
     }
 
     /// What it came to, once known.
-    pub fn verdict(&self) -> Option<&Verdict> {
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    pub fn apply(&mut self, event: Event) -> Vec<Action> {
+    pub(crate) fn apply(&mut self, event: Event) -> Vec<Action> {
         match event {
             Event::Started { rank, pid, served } => {
                 self.members[rank as usize].pid = Some(pid);

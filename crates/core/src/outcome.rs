@@ -35,7 +35,7 @@ pub struct Ended {
 
 impl Ended {
     /// An end without a process: nothing ran, or nobody knows how it went.
-    pub fn without_process(end: End) -> Ended {
+    pub(crate) fn without_process(end: End) -> Ended {
         Ended { end, seconds: 0.0, peak_kib: 0, tail: Vec::new(), reason: None }
     }
 }
@@ -136,28 +136,6 @@ impl Outcome {
             Outcome::Part { code, .. } => *code,
         }
     }
-
-    /// True if the job has succeeded.
-    pub fn is_success(&self) -> bool {
-        self.code() == 0
-    }
-
-    /// True if the exit code is one of rallypoint's own, not a member's.
-    pub fn is_own_code(&self) -> bool {
-        match self {
-            Outcome::Whole(whole) => whole.verdict.is_own_code(),
-            Outcome::Part { farewell: Some(Farewell::Over { verdict, .. }), .. } => verdict.is_own_code(),
-            Outcome::Part { code, .. } => *code != 0,
-        }
-    }
-
-    /// Processes that members had left behind, as far as this agent knows.
-    pub fn left_behind(&self) -> usize {
-        match self {
-            Outcome::Whole(whole) => whole.left_behind,
-            Outcome::Part { .. } => 0,
-        }
-    }
 }
 
 impl Whole {
@@ -170,7 +148,7 @@ impl Whole {
     }
 
     /// What everyone is told.
-    pub fn farewell(&self) -> Farewell {
+    pub(crate) fn farewell(&self) -> Farewell {
         let first = self.first_failure().map(|(member, _)| member);
         Farewell::Over {
             verdict: self.verdict.clone(),
@@ -238,7 +216,7 @@ pub struct MemberOutcome {
 
 impl MemberOutcome {
     /// One that is about to start.
-    pub fn of(member: &Member, host: Option<&str>) -> MemberOutcome {
+    pub(crate) fn of(member: &Member, host: Option<&str>) -> MemberOutcome {
         MemberOutcome {
             member: Name::of(member),
             host: host.map(str::to_owned),
@@ -257,7 +235,7 @@ impl End {
     }
 
     /// What a shell would say: the code, or 128 + n for a signal.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             End::Exited(code) => *code,
             End::Killed(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),

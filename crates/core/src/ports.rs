@@ -138,7 +138,7 @@ impl HeldPort {
     }
 
     /// Keeps others away again, after the child has ended: it may come back to the same address.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         match (&self.socket, self.hand_over) {
             (Some(socket), HandOver::ReuseAddr) => {
                 sockopt::set_socket_reuseaddr(socket, false).or_log("a port is not held as before");

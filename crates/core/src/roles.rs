@@ -94,7 +94,7 @@ impl Hinted for RoleError {
 }
 
 /// More members than this on one plan is a typing mistake.
-pub const MAX_MEMBERS: u64 = 1 << 22;
+pub(crate) const MAX_MEMBERS: u64 = 1 << 22;
 
 impl Role {
     pub fn as_str(&self) -> &str {
@@ -170,7 +170,7 @@ impl FromStr for RoleList {
 
 impl RoleList {
     /// How many members, at most [`MAX_MEMBERS`].
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.runs.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 }
@@ -189,7 +189,7 @@ impl Default for RoleRequest {
 
 impl RoleRequest {
     /// How many members this asks for, where it says so itself.
-    pub fn count(&self) -> Option<u64> {
+    pub(crate) fn count(&self) -> Option<u64> {
         match self {
             RoleRequest::List(list) => Some(list.count()),
             RoleRequest::Counts { workers: Workers::Rest, .. } => None,
@@ -209,7 +209,7 @@ impl RoleRequest {
     }
 
     /// Members on a plain machine, where there are as many as asked for: `rest` is one worker.
-    pub fn count_on_plain_machine(&self) -> Result<u32, RoleError> {
+    pub(crate) fn count_on_plain_machine(&self) -> Result<u32, RoleError> {
         let asked = self.count().unwrap_or(self.without_workers() + 1);
         match asked {
             0 => Err(RoleError::Nobody),
@@ -222,7 +222,7 @@ impl RoleRequest {
     ///
     /// `host_of_rank` gives each rank's host where all are known; only `spread` asks for it, so
     /// that all members deal the same roles even where they know different hosts.
-    pub fn deal(
+    pub(crate) fn deal(
         &self,
         world: u32,
         host_of_rank: impl FnOnce() -> Option<Vec<u32>>,

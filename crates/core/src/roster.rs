@@ -42,7 +42,7 @@ pub struct Addressing {
 }
 
 /// What TensorFlow's own resolver counts from.
-pub const DEFAULT_PORT_BASE: u16 = 8888;
+pub(crate) const DEFAULT_PORT_BASE: u16 = 8888;
 
 #[derive(Debug, Error)]
 pub enum RosterError {
@@ -110,7 +110,7 @@ impl Roster {
     }
 
     /// A plan whose members have met: one endpoint per rank.
-    pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
+    pub(crate) fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
         match endpoints.len() == plan.members().len() {
             true => Ok(Roster { plan, endpoints }),
             false => Err(RosterError::Endpoints { there: endpoints.len(), world: plan.world() }),
@@ -118,7 +118,7 @@ impl Roster {
     }
 
     /// The file that `RALLYPOINT_ROSTER_FILE` names.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let members: Vec<serde_json::Value> = self
             .plan
             .members()

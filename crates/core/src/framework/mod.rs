@@ -2,11 +2,11 @@
 //!
 //! A framework can only render a roster, so nothing is ever written from half-known data.
 
-pub mod jax;
-pub mod plain;
+mod jax;
+mod plain;
 pub mod server_def;
 pub mod tensorflow;
-pub mod torch;
+pub(crate) mod torch;
 
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;

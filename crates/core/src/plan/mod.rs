@@ -136,7 +136,7 @@ impl Plan {
     }
 
     /// Where each member is started again by itself, this one's own count.
-    pub fn restarts(&self) -> Option<IndependentRestarts> {
+    pub(crate) fn restarts(&self) -> Option<IndependentRestarts> {
         self.allocation.restarts
     }
 
@@ -178,7 +178,7 @@ impl Plan {
     }
 
     /// False if members see all GPUs of their host (`--no-gpu-binding`).
-    pub fn binds_gpus(&self) -> bool {
+    pub(crate) fn binds_gpus(&self) -> bool {
         self.spec.gpus.binding
     }
 

@@ -27,10 +27,26 @@ pub const MASKS: [&str; 5] = [
 /// A mask that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MaskError {
+    /// A GPU is named twice.
     #[error("{variable}={value}: {device:?} is named twice")]
-    Twice { variable: &'static str, value: String, device: String },
+    Twice {
+        /// The mask variable.
+        variable: &'static str,
+        /// Its whole value.
+        value: String,
+        /// The GPU that stands in it twice.
+        device: String,
+    },
+    /// An entry is neither an index nor an id.
     #[error("{variable}={value}: {found:?} is not a GPU")]
-    NotADevice { variable: &'static str, value: String, found: String },
+    NotADevice {
+        /// The mask variable.
+        variable: &'static str,
+        /// Its whole value.
+        value: String,
+        /// The entry that names no GPU.
+        found: String,
+    },
 }
 
 impl Hinted for MaskError {
@@ -45,6 +61,7 @@ impl Hinted for MaskError {
 }
 
 impl Device {
+    /// The GPU of this name.
     pub(crate) fn new(name: &str) -> Device {
         Device(name.into())
     }
@@ -54,6 +71,7 @@ impl Device {
         (0..count).map(|index| Device::new(&index.to_string())).collect()
     }
 
+    /// Its name: `0`, `GPU-8f6a...`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,6 +1,6 @@
 //! The edge: a snapshot of everything outside that the pure stages look at.
 //!
-//! Taken once from this process ([`Environ::here`]) or from a captured file ([`Environ::from_file`]).
+//! Taken once from this process (`Environ::here`) or from a captured file (`Environ::from_file`).
 //! Files that variables name (HTCondor's ads, Slurm's host file) are read here, so that no later
 //! stage opens anything; which variables these are, the schedulers know.
 
@@ -29,6 +29,7 @@ pub struct Environ {
     pub cpus: Option<Cpus>,
     /// GPUs found on this machine where no mask names them.
     pub gpus: GpuProbe,
+    /// When it was taken; 1970 for given variables.
     pub now: SystemTime,
     /// Where the variables came from, for messages.
     pub origin: String,
@@ -37,7 +38,9 @@ pub struct Environ {
 /// A file that a variable names: its text, or why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedFile {
+    /// Where it is.
     pub path: PathBuf,
+    /// What it says, or why nobody can read it.
     pub text: Result<String, String>,
 }
 
@@ -47,12 +50,26 @@ pub type MovedFiles = BTreeMap<&'static str, PathBuf>;
 /// A captured environment that cannot be loaded.
 #[derive(Debug, Error)]
 pub enum EnvironError {
+    /// A file cannot be read: the captured one, or one that the user named.
     #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line is not `KEY=VALUE`.
     #[error(
         "{}:{line}: expected KEY=VALUE, found {found:?}", path.display()
     )]
-    Line { path: PathBuf, line: usize, found: String },
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What the line says.
+        found: String,
+    },
 }
 
 impl Hinted for EnvironError {

@@ -1,6 +1,6 @@
 //! What to do about what happens: the one place that decides how a job goes on and ends.
 //!
-//! [`Job::apply`] is a pure function of the state and an event. The same code decides for all members
+//! `Job::apply` is a pure function of the state and an event. The same code decides for all members
 //! on one machine and, in the leader, for members on many.
 
 use crate::outcome::{End, Ended, Failure, MemberOutcome, Verdict};
@@ -16,8 +16,11 @@ pub enum Until {
     /// or everyone where there are none. Servers alone would never end: then nobody decides.
     #[default]
     Auto,
+    /// The chief.
     Chief,
+    /// All workers.
     Workers,
+    /// Everyone.
     All,
     /// The first of those who decide by [`Until::Auto`]: the chief, or worker 0.
     First,
@@ -26,6 +29,7 @@ pub enum Until {
 /// What the user allows.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
+    /// Whose end is the job's end.
     pub until: Until,
     /// How often a member of a role may come back.
     pub restarts: BTreeMap<Role, u32>,
@@ -38,6 +42,7 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// True if a member that ended so asks that the whole job be run again.
     pub(crate) fn asks_for_requeue(&self, end: &End) -> bool {
         self.requeue_on.is_some_and(|code| *end == End::Exited(code))
     }
@@ -46,6 +51,7 @@ impl Rules {
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
+    /// A member's process runs.
     Started {
         rank: u32,
         pid: u32,
@@ -53,18 +59,11 @@ pub(crate) enum Event {
         served: bool,
     },
     /// A member listens at its address.
-    Listening {
-        rank: u32,
-    },
-    Ended {
-        rank: u32,
-        ended: Ended,
-    },
+    Listening { rank: u32 },
+    /// A member's process has ended.
+    Ended { rank: u32, ended: Ended },
     /// A member's agent is gone.
-    Lost {
-        rank: u32,
-        why: String,
-    },
+    Lost { rank: u32, why: String },
     /// A signal came to this agent.
     Signal(i32),
     /// A signal came to another member's agent.
@@ -165,6 +164,7 @@ impl Job {
         })
     }
 
+    /// True until the member has ended for good.
     pub(crate) fn is_alive(&self, rank: u32) -> bool {
         self.alive[rank as usize]
     }
@@ -174,10 +174,12 @@ impl Job {
         self.listened[rank as usize]
     }
 
+    /// What the user allows.
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
+    /// How each member stands, by rank.
     pub(crate) fn members(&self) -> &[MemberOutcome] {
         &self.members
     }
@@ -187,6 +189,7 @@ impl Job {
         self.finished > 0 && !self.stopping
     }
 
+    /// Of those who decide, who has finished and who still runs.
     pub(crate) fn standing(&self) -> Standing {
         let deciders = || (0..self.roles.len() as u32).filter(|rank| self.deciders[*rank as usize]);
         let has_finished = |rank: &u32| {
@@ -203,6 +206,7 @@ impl Job {
         self.verdict.as_ref()
     }
 
+    /// Takes note of what happened, and says what to do about it.
     pub(crate) fn apply(&mut self, event: Event) -> Vec<Action> {
         match event {
             Event::Started { rank, pid, served } => {

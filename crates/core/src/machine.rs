@@ -34,13 +34,16 @@ pub(crate) fn hostname() -> String {
 /// CPUs this process may use, and the reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpus {
+    /// CPUs of the machine.
     pub online: u32,
+    /// Those that this process may run on.
     pub affinity: Option<u32>,
     /// A cgroup's quota, in CPUs, rounded up.
     pub quota: Option<u32>,
 }
 
 impl Cpus {
+    /// Those of this machine, for this process.
     pub(crate) fn here() -> Cpus {
         let affinity = rustix::thread::sched_getaffinity(None).ok().map(|set| set.count());
         let online = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);

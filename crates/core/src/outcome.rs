@@ -8,13 +8,17 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
+    /// By itself, with this exit code.
     Exited(u8),
+    /// By this signal.
     Killed(i32),
     /// It could not be started; why.
     NotStarted(String),
-    /// Its agent failed before it could be started: that agent's exit code, and why.
+    /// Its agent failed before it could be started.
     AgentFailed {
+        /// That agent's exit code.
         code: u8,
+        /// Its error.
         why: String,
     },
     /// Its agent is gone, and with it all knowledge; why.
@@ -24,8 +28,11 @@ pub enum End {
 /// How a member's process ended, with what may explain it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
+    /// How.
     pub end: End,
+    /// How long it ran; 0 without a process.
     pub seconds: f64,
+    /// The most memory that it had, or one of the children it waited for; 0 if unknown.
     pub peak_kib: u64,
     /// Its last lines on stderr.
     pub tail: Vec<String>,
@@ -44,12 +51,19 @@ impl Ended {
 /// signals (128 to 192), and far from `sysexits.h` (64 to 78), which programs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnCode {
+    /// The members did not all meet in time, or one was refused.
     MeetingFailed,
+    /// The leader was lost, and this member was stopped.
     LeaderLost,
+    /// Another member's agent was lost.
     MemberLost,
+    /// A signal to rallypoint has ended the job.
     Interrupted,
+    /// A member's program could not be started, or its port could not be had.
     NotStarted,
+    /// The agent itself was killed, and its guard has ended the members.
     AgentLost,
+    /// All members succeeded, but output could not be written.
     OutputLost,
 }
 
@@ -230,6 +244,7 @@ impl MemberOutcome {
 }
 
 impl End {
+    /// True for exit code 0.
     pub fn is_success(&self) -> bool {
         *self == End::Exited(0)
     }
@@ -247,6 +262,7 @@ impl End {
 }
 
 impl OwnCode {
+    /// All of them, by number.
     pub const ALL: [OwnCode; 7] = [
         OwnCode::MeetingFailed,
         OwnCode::LeaderLost,
@@ -257,6 +273,7 @@ impl OwnCode {
         OwnCode::OutputLost,
     ];
 
+    /// The number, 193 to 199.
     pub fn code(self) -> u8 {
         match self {
             OwnCode::MeetingFailed => 193,
@@ -271,6 +288,7 @@ impl OwnCode {
 }
 
 impl Verdict {
+    /// The exit code that follows.
     pub fn code(&self) -> u8 {
         match self {
             Verdict::Success => 0,

@@ -48,6 +48,7 @@ pub(crate) struct JobDef {
     pub tasks: BTreeMap<i32, String>,
 }
 
+/// Why a member has no server: it is not in the cluster.
 #[derive(Debug, Error)]
 #[error("{role} {index} is not part of the cluster's servers")]
 pub struct NoServer {

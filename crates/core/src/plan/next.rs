@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 impl Plan {
     /// A plan for tasks that may become other than the allocation tells, as `--srun-args` can make them: of what was asked
-    /// for where that fits, else of workers alone. The tasks will know; then [`Plan::with_roles`] plans what was asked for.
+    /// for where that fits, else of workers alone. The tasks will know; then `with_roles` plans what was asked for.
     pub fn foreseen(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
         let dealt = deal(&allocation, spec).or_else(|_| deal(&allocation, &JobSpec::default()));
         let (members, notes) = dealt?;

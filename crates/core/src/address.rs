@@ -41,22 +41,54 @@ pub struct Network {
 /// Which of this machine's addresses to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
+    /// That of the interface with this name, `ib0`.
     Interface(String),
+    /// One in this network.
     Network(Network),
 }
 
+/// Why there is no address.
 #[derive(Debug, Error)]
 pub enum AddressError {
+    /// A host map is not written as sed writes a substitution.
     #[error("the host map {text}: {reason}")]
-    Map { text: String, reason: String },
+    Map {
+        /// As the user wrote it.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A host's name is not of the form that the host map expects.
     #[error("the host map {rule} does not match host {host}")]
-    NoMatch { rule: String, host: String },
+    NoMatch {
+        /// The host map, as the user wrote it.
+        rule: String,
+        /// The name that it does not match.
+        host: String,
+    },
+    /// A text is not a network.
     #[error("{text} is not a network")]
-    Network { text: String },
+    Network {
+        /// As the user wrote it.
+        text: String,
+    },
+    /// The interface that was chosen does not exist, or has no address that others can use.
     #[error("interface {name} has no address here; there are {there}")]
-    NoInterface { name: String, there: String },
+    NoInterface {
+        /// The interface that was chosen.
+        name: String,
+        /// All interfaces with their addresses: `lo (127.0.0.1), ib0 (10.1.0.7)`.
+        there: String,
+    },
+    /// No interface has an address in the network that was chosen.
     #[error("no interface has an address in {network}; there are {there}")]
-    NotInNetwork { network: String, there: String },
+    NotInNetwork {
+        /// The network that was chosen.
+        network: String,
+        /// All interfaces with their addresses.
+        there: String,
+    },
+    /// The system does not list its interfaces.
     #[error("this machine's interfaces cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
 }
@@ -78,7 +110,7 @@ impl Hinted for AddressError {
 
 impl HostRule {
     /// The address of the host called `name`.
-    pub fn apply(&self, name: &str) -> Result<String, AddressError> {
+    pub(crate) fn apply(&self, name: &str) -> Result<String, AddressError> {
         match self {
             HostRule::Name => Ok(name.to_owned()),
             HostRule::Suffix(suffix) => Ok(match name.split_once('.') {
@@ -209,7 +241,8 @@ impl std::fmt::Display for Network {
 }
 
 impl Network {
-    pub fn contains(&self, address: IpAddr) -> bool {
+    /// True if the address is one of this network.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
             IpAddr::V6(v6) => v6.to_bits(),
@@ -257,7 +290,7 @@ pub(crate) fn is_link_local(address: IpAddr) -> bool {
 }
 
 /// `host:port`, with brackets around an IPv6 address.
-pub fn endpoint(address: &str, port: u16) -> String {
+pub(crate) fn endpoint(address: &str, port: u16) -> String {
     if address.contains(':') && !address.starts_with('[') {
         format!("[{address}]:{port}")
     } else {

@@ -14,6 +14,7 @@ pub struct Source {
     pub title: &'static str,
     /// The same at its beginning.
     pub heading: &'static str,
+    /// Whose its host names are.
     pub hosts: HostNames,
     /// The tasks of a step write to one place, so that what all of them would say is said by one.
     pub shares_output: bool,
@@ -33,6 +34,7 @@ pub enum HostNames {
 /// What the environment tells for certain. What it does not tell is `None`, never a guess.
 #[derive(Debug, Clone)]
 pub struct Allocation {
+    /// Who gave it.
     pub scheduler: Source,
     /// The scheduler's id of the job, the same for all members.
     pub job: Option<String>,
@@ -71,7 +73,9 @@ pub struct IndependentRestarts {
 /// A machine of the allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
+    /// As the scheduler calls it.
     pub name: String,
+    /// Those that its members may use.
     pub gpus: HostGpus,
 }
 
@@ -89,13 +93,16 @@ pub enum HostGpus {
 pub struct Slot {
     /// `None` where the environment cannot tell the host.
     pub place: Option<Place>,
+    /// CPUs for this process; `None` where the environment does not tell.
     pub cpus: Option<u32>,
 }
 
 /// A host (index into [`Allocation::hosts`]) and the number among the slots there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
+    /// The host, by its number in the list.
     pub host: u32,
+    /// The number among the slots there, from 0.
     pub local_rank: u32,
 }
 
@@ -112,14 +119,15 @@ impl Allocation {
 }
 
 impl Host {
-    pub fn new(name: impl Into<String>) -> Host {
+    /// One whose GPUs are not known.
+    pub(crate) fn new(name: impl Into<String>) -> Host {
         Host { name: name.into(), gpus: HostGpus::Unknown }
     }
 }
 
 impl Source {
     /// Members learn their hosts only when they meet.
-    pub fn is_plain_machine(&self) -> bool {
+    pub(crate) fn is_plain_machine(&self) -> bool {
         self.hosts == HostNames::Own
     }
 }

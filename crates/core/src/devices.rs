@@ -27,10 +27,26 @@ pub const MASKS: [&str; 5] = [
 /// A mask that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MaskError {
+    /// A GPU is named twice.
     #[error("{variable}={value}: {device:?} is named twice")]
-    Twice { variable: &'static str, value: String, device: String },
+    Twice {
+        /// The mask variable.
+        variable: &'static str,
+        /// Its whole value.
+        value: String,
+        /// The GPU that stands in it twice.
+        device: String,
+    },
+    /// An entry is neither an index nor an id.
     #[error("{variable}={value}: {found:?} is not a GPU")]
-    NotADevice { variable: &'static str, value: String, found: String },
+    NotADevice {
+        /// The mask variable.
+        variable: &'static str,
+        /// Its whole value.
+        value: String,
+        /// The entry that names no GPU.
+        found: String,
+    },
 }
 
 impl Hinted for MaskError {
@@ -45,7 +61,8 @@ impl Hinted for MaskError {
 }
 
 impl Device {
-    pub fn new(name: &str) -> Device {
+    /// The GPU of this name.
+    pub(crate) fn new(name: &str) -> Device {
         Device(name.into())
     }
 
@@ -54,6 +71,7 @@ impl Device {
         (0..count).map(|index| Device::new(&index.to_string())).collect()
     }
 
+    /// Its name: `0`, `GPU-8f6a...`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -78,7 +96,7 @@ pub fn join(devices: &[Device]) -> String {
 
 /// Reads a mask. Empty, `-1`, `none`, `NoDevFiles` and HTCondor's `10000` mean no GPU, and as for
 /// CUDA itself nothing behind a `-1` counts.
-pub fn parse_mask(variable: &'static str, value: &str) -> Result<DeviceList, MaskError> {
+pub(crate) fn parse_mask(variable: &'static str, value: &str) -> Result<DeviceList, MaskError> {
     let mut devices: Vec<Device> = Vec::new();
     if value.trim().is_empty() {
         return Ok(devices.into());

@@ -1,6 +1,6 @@
 //! The edge: a snapshot of everything outside that the pure stages look at.
 //!
-//! Taken once from this process ([`Environ::here`]) or from a captured file ([`Environ::from_file`]).
+//! Taken once from this process (`Environ::here`) or from a captured file (`Environ::from_file`).
 //! Files that variables name (HTCondor's ads, Slurm's host file) are read here, so that no later
 //! stage opens anything; which variables these are, the schedulers know.
 
@@ -29,6 +29,7 @@ pub struct Environ {
     pub cpus: Option<Cpus>,
     /// GPUs found on this machine where no mask names them.
     pub gpus: GpuProbe,
+    /// When it was taken; 1970 for given variables.
     pub now: SystemTime,
     /// Where the variables came from, for messages.
     pub origin: String,
@@ -36,8 +37,10 @@ pub struct Environ {
 
 /// A file that a variable names: its text, or why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedFile {
+pub(crate) struct NamedFile {
+    /// Where it is.
     pub path: PathBuf,
+    /// What it says, or why nobody can read it.
     pub text: Result<String, String>,
 }
 
@@ -47,12 +50,26 @@ pub type MovedFiles = BTreeMap<&'static str, PathBuf>;
 /// A captured environment that cannot be loaded.
 #[derive(Debug, Error)]
 pub enum EnvironError {
+    /// A file cannot be read: the captured one, or one that the user named.
     #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line is not `KEY=VALUE`.
     #[error(
         "{}:{line}: expected KEY=VALUE, found {found:?}", path.display()
     )]
-    Line { path: PathBuf, line: usize, found: String },
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What the line says.
+        found: String,
+    },
 }
 
 impl Hinted for EnvironError {
@@ -66,7 +83,7 @@ impl Hinted for EnvironError {
 
 impl Environ {
     /// This process's own environment. Looks for GPUs only where no mask names them.
-    pub fn here() -> Environ {
+    pub(crate) fn here() -> Environ {
         Environ::here_with(own_variables())
     }
 
@@ -94,7 +111,7 @@ impl Environ {
 
     /// A captured environment: `KEY=VALUE` lines, `#` comments and blank lines apart. `named` are the variables whose
     /// files belong to it; they are looked for beside it too.
-    pub fn from_file(
+    pub(crate) fn from_file(
         path: &Path,
         named: &[&'static str],
         moved: &MovedFiles,
@@ -116,12 +133,6 @@ impl Environ {
     /// The same with the files that these variables name.
     pub fn with_named_files(mut self, named: &[&'static str]) -> Environ {
         self.read_named_files(named, &MovedFiles::new(), None);
-        self
-    }
-
-    /// The same with one more variable.
-    pub fn with(mut self, variable: &str, value: impl Into<String>) -> Environ {
-        self.variables.insert(variable.to_owned(), value.into());
         self
     }
 
@@ -158,13 +169,13 @@ impl Environ {
     }
 
     /// The GPU mask in force: the first of [`MASKS`] that is set. `Ok(None)` where none is.
-    pub fn gpu_mask(&self) -> Result<Option<DeviceList>, MaskError> {
+    pub(crate) fn gpu_mask(&self) -> Result<Option<DeviceList>, MaskError> {
         let set = MASKS.into_iter().find_map(|variable| Some((variable, self.get(variable)?)));
         set.map(|(variable, value)| parse_mask(variable, value)).transpose()
     }
 
     /// The file that `variable` names, if the variable is set or the user gave one for it.
-    pub fn file(&self, variable: &str) -> Option<&NamedFile> {
+    pub(crate) fn file(&self, variable: &str) -> Option<&NamedFile> {
         self.files.get(variable)
     }
 

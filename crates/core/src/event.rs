@@ -362,7 +362,7 @@ pub struct Figures {
 
 impl RunEvent {
     /// Everyone's address.
-    pub fn of_roster(roster: &Roster) -> RunEvent {
+    pub(crate) fn of_roster(roster: &Roster) -> RunEvent {
         let plan = roster.plan();
         let members = plan.members().iter().map(|member| RosterEntry {
             member: Name::of(member),
@@ -373,7 +373,7 @@ impl RunEvent {
     }
 
     /// How a member ended; nothing while it has not.
-    pub fn of_end(outcome: &MemberOutcome) -> Option<RunEvent> {
+    pub(crate) fn of_end(outcome: &MemberOutcome) -> Option<RunEvent> {
         let Ended { end, seconds, peak_kib, .. } = outcome.ended.as_ref()?;
         let (member, end) = (outcome.member.clone(), end.clone());
         let ended = Figures { seconds: *seconds, peak_kib: *peak_kib };

@@ -2,7 +2,7 @@
 //!
 //! An error's text says what is wrong. Its hint names settings as values: the command spells them `--meet-timeout`, Python
 //! `timeout=`. Where an error travels as text, to another agent say, [`in_full`] writes both into one line, and
-//! [`problem_of`] and [`hint_of`] take them apart again.
+//! `problem_of` and `hint_of` take them apart again.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -12,10 +12,11 @@ macro_rules! settings {
         /// What a front end lets one choose, and a hint may name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Setting {
-            $($variant,)*
+            $(#[doc = concat!("`--", $name, "` of `", $command, "`")] $variant,)*
         }
 
         impl Setting {
+            /// All of them, by name.
             pub const ALL: &[Setting] = &[$(Setting::$variant,)*];
 
             /// `meet-timeout`
@@ -101,7 +102,9 @@ impl Setting {
 /// A part of a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
+    /// Words that are the same for every front end.
     Text(Cow<'static, str>),
+    /// A setting, perhaps with a value, that each front end spells its own way.
     Setting(Setting, Option<Cow<'static, str>>),
 }
 
@@ -130,6 +133,7 @@ pub struct Hint {
 }
 
 impl Hint {
+    /// One of these parts, in their order.
     pub fn new(pieces: impl Into<Vec<Piece>>) -> Hint {
         Hint { pieces: pieces.into() }
     }
@@ -171,6 +175,7 @@ macro_rules! hint {
 
 /// An error that may know what to do about it. Its text names no setting of a front end.
 pub trait Hinted: Error {
+    /// What to do about it, where that is known.
     fn hint(&self) -> Option<Hint>;
 }
 
@@ -204,7 +209,7 @@ pub fn in_full(error: &dyn Hinted) -> String {
 }
 
 /// A problem and its hint in one text, as the command spells it.
-pub fn together(problem: String, hint: Option<&Hint>) -> String {
+pub(crate) fn together(problem: String, hint: Option<&Hint>) -> String {
     match hint {
         Some(hint) => format!("{problem}{BETWEEN}{}", hint.typed()),
         None => problem,
@@ -212,12 +217,12 @@ pub fn together(problem: String, hint: Option<&Hint>) -> String {
 }
 
 /// The problem in a text that another agent made with [`in_full`].
-pub fn problem_of(told: &str) -> &str {
+pub(crate) fn problem_of(told: &str) -> &str {
     told.split_once(BETWEEN).map_or(told, |(problem, _)| problem)
 }
 
 /// The hint in a text that another agent made with [`in_full`], in its words.
-pub fn hint_of(told: &str) -> Option<Hint> {
+pub(crate) fn hint_of(told: &str) -> Option<Hint> {
     told.split_once(BETWEEN).map(|(_, hint)| Hint::new([Piece::from(hint.to_owned())]))
 }
 

@@ -1,6 +1,6 @@
 //! What to do about what happens: the one place that decides how a job goes on and ends.
 //!
-//! [`Job::apply`] is a pure function of the state and an event. The same code decides for all members
+//! `Job::apply` is a pure function of the state and an event. The same code decides for all members
 //! on one machine and, in the leader, for members on many.
 
 use crate::outcome::{End, Ended, Failure, MemberOutcome, Verdict};
@@ -16,8 +16,11 @@ pub enum Until {
     /// or everyone where there are none. Servers alone would never end: then nobody decides.
     #[default]
     Auto,
+    /// The chief.
     Chief,
+    /// All workers.
     Workers,
+    /// Everyone.
     All,
     /// The first of those who decide by [`Until::Auto`]: the chief, or worker 0.
     First,
@@ -26,6 +29,7 @@ pub enum Until {
 /// What the user allows.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
+    /// Whose end is the job's end.
     pub until: Until,
     /// How often a member of a role may come back.
     pub restarts: BTreeMap<Role, u32>,
@@ -38,14 +42,16 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub fn asks_for_requeue(&self, end: &End) -> bool {
+    /// True if a member that ended so asks that the whole job be run again.
+    pub(crate) fn asks_for_requeue(&self, end: &End) -> bool {
         self.requeue_on.is_some_and(|code| *end == End::Exited(code))
     }
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub(crate) enum Event {
+    /// A member's process runs.
     Started {
         rank: u32,
         pid: u32,
@@ -53,18 +59,11 @@ pub enum Event {
         served: bool,
     },
     /// A member listens at its address.
-    Listening {
-        rank: u32,
-    },
-    Ended {
-        rank: u32,
-        ended: Ended,
-    },
+    Listening { rank: u32 },
+    /// A member's process has ended.
+    Ended { rank: u32, ended: Ended },
     /// A member's agent is gone.
-    Lost {
-        rank: u32,
-        why: String,
-    },
+    Lost { rank: u32, why: String },
     /// A signal came to this agent.
     Signal(i32),
     /// A signal came to another member's agent.
@@ -73,7 +72,7 @@ pub enum Event {
 
 /// What to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Start a member again, at its old address.
     Restart(u32),
     /// Ask everyone to end: SIGTERM, and after the grace SIGKILL.
@@ -91,7 +90,7 @@ pub enum Action {
 
 /// Of those who decide, who has finished and who still runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     pub finished: Vec<u32>,
     pub running: Vec<u32>,
 }
@@ -165,29 +164,33 @@ impl Job {
         })
     }
 
-    pub fn is_alive(&self, rank: u32) -> bool {
+    /// True until the member has ended for good.
+    pub(crate) fn is_alive(&self, rank: u32) -> bool {
         self.alive[rank as usize]
     }
 
     /// True if it listens at its address, or did before its end.
-    pub fn has_listened(&self, rank: u32) -> bool {
+    pub(crate) fn has_listened(&self, rank: u32) -> bool {
         self.listened[rank as usize]
     }
 
-    pub fn rules(&self) -> &Rules {
+    /// What the user allows.
+    pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    pub fn members(&self) -> &[MemberOutcome] {
+    /// How each member stands, by rank.
+    pub(crate) fn members(&self) -> &[MemberOutcome] {
         &self.members
     }
 
     /// True while some of those who decide have finished and the others run on.
-    pub fn waits_for_some(&self) -> bool {
+    pub(crate) fn waits_for_some(&self) -> bool {
         self.finished > 0 && !self.stopping
     }
 
-    pub fn standing(&self) -> Standing {
+    /// Of those who decide, who has finished and who still runs.
+    pub(crate) fn standing(&self) -> Standing {
         let deciders = || (0..self.roles.len() as u32).filter(|rank| self.deciders[*rank as usize]);
         let has_finished = |rank: &u32| {
             self.members[*rank as usize].ended.as_ref().is_some_and(|ended| ended.end.is_success())
@@ -199,11 +202,12 @@ impl Job {
     }
 
     /// What it came to, once known.
-    pub fn verdict(&self) -> Option<&Verdict> {
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    pub fn apply(&mut self, event: Event) -> Vec<Action> {
+    /// Takes note of what happened, and says what to do about it.
+    pub(crate) fn apply(&mut self, event: Event) -> Vec<Action> {
         match event {
             Event::Started { rank, pid, served } => {
                 self.members[rank as usize].pid = Some(pid);

@@ -27,28 +27,31 @@ pub enum GpuProbe {
 }
 
 /// This machine's name, as the kernel has it.
-pub fn hostname() -> String {
+pub(crate) fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// CPUs this process may use, and the reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpus {
+    /// CPUs of the machine.
     pub online: u32,
+    /// Those that this process may run on.
     pub affinity: Option<u32>,
     /// A cgroup's quota, in CPUs, rounded up.
     pub quota: Option<u32>,
 }
 
 impl Cpus {
-    pub fn here() -> Cpus {
+    /// Those of this machine, for this process.
+    pub(crate) fn here() -> Cpus {
         let affinity = rustix::thread::sched_getaffinity(None).ok().map(|set| set.count());
         let online = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         Cpus { online: online.max(affinity.unwrap_or(1)), affinity, quota: cgroup_quota() }
     }
 
     /// The smallest of the limits.
-    pub fn usable(&self) -> u32 {
+    pub(crate) fn usable(&self) -> u32 {
         [self.affinity, self.quota].into_iter().flatten().chain([self.online]).min().unwrap_or(1).max(1)
     }
 }
@@ -81,7 +84,7 @@ fn parse_cpu_max(text: &str) -> Option<u32> {
 }
 
 /// Asks `nvidia-smi --list-gpus`, found on `path`.
-pub fn probe_gpus(path: Option<&str>) -> GpuProbe {
+pub(crate) fn probe_gpus(path: Option<&str>) -> GpuProbe {
     let Some(program) = find_on_path("nvidia-smi", path) else { return GpuProbe::NoTool };
     match run_with_limit(Command::new(&program).arg("--list-gpus"), NVIDIA_SMI_LIMIT) {
         Ok(text) => GpuProbe::Listed(parse_nvidia_smi(&text)),
@@ -95,7 +98,7 @@ pub fn probe_gpus(path: Option<&str>) -> GpuProbe {
 /// GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
 ///   MIG 3g.20gb     Device  0: (UUID: MIG-7c1c5d1d-3a1a-5d5a-9d5e-3f3f0e2b1c1a)
 /// ```
-pub fn parse_nvidia_smi(text: &str) -> Vec<Device> {
+pub(crate) fn parse_nvidia_smi(text: &str) -> Vec<Device> {
     let mut devices: Vec<Device> = Vec::new();
     let mut whole_gpu_is_last = false;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -41,14 +41,14 @@ pub struct NameAndHost {
 
 impl Name {
     /// That of a member of a plan.
-    pub fn of(member: &Member) -> Name {
+    pub(crate) fn of(member: &Member) -> Name {
         Name { rank: member.rank, role: member.role.clone(), index: member.index }
     }
 }
 
 impl Names {
     /// Those of a plan with these ranks; ranks that it does not have are only counted.
-    pub fn of(plan: &Plan, ranks: &[u32]) -> Names {
+    pub(crate) fn of(plan: &Plan, ranks: &[u32]) -> Names {
         let named: Vec<NameAndHost> = ranks
             .iter()
             .filter_map(|&rank| plan.member(rank))

@@ -8,13 +8,17 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
+    /// By itself, with this exit code.
     Exited(u8),
+    /// By this signal.
     Killed(i32),
     /// It could not be started; why.
     NotStarted(String),
-    /// Its agent failed before it could be started: that agent's exit code, and why.
+    /// Its agent failed before it could be started.
     AgentFailed {
+        /// That agent's exit code.
         code: u8,
+        /// Its error.
         why: String,
     },
     /// Its agent is gone, and with it all knowledge; why.
@@ -24,8 +28,11 @@ pub enum End {
 /// How a member's process ended, with what may explain it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
+    /// How.
     pub end: End,
+    /// How long it ran; 0 without a process.
     pub seconds: f64,
+    /// The most memory that it had, or one of the children it waited for; 0 if unknown.
     pub peak_kib: u64,
     /// Its last lines on stderr.
     pub tail: Vec<String>,
@@ -35,7 +42,7 @@ pub struct Ended {
 
 impl Ended {
     /// An end without a process: nothing ran, or nobody knows how it went.
-    pub fn without_process(end: End) -> Ended {
+    pub(crate) fn without_process(end: End) -> Ended {
         Ended { end, seconds: 0.0, peak_kib: 0, tail: Vec::new(), reason: None }
     }
 }
@@ -44,12 +51,19 @@ impl Ended {
 /// signals (128 to 192), and far from `sysexits.h` (64 to 78), which programs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnCode {
+    /// The members did not all meet in time, or one was refused.
     MeetingFailed,
+    /// The leader was lost, and this member was stopped.
     LeaderLost,
+    /// Another member's agent was lost.
     MemberLost,
+    /// A signal to rallypoint has ended the job.
     Interrupted,
+    /// A member's program could not be started, or its port could not be had.
     NotStarted,
+    /// The agent itself was killed, and its guard has ended the members.
     AgentLost,
+    /// All members succeeded, but output could not be written.
     OutputLost,
 }
 
@@ -136,28 +150,6 @@ impl Outcome {
             Outcome::Part { code, .. } => *code,
         }
     }
-
-    /// True if the job has succeeded.
-    pub fn is_success(&self) -> bool {
-        self.code() == 0
-    }
-
-    /// True if the exit code is one of rallypoint's own, not a member's.
-    pub fn is_own_code(&self) -> bool {
-        match self {
-            Outcome::Whole(whole) => whole.verdict.is_own_code(),
-            Outcome::Part { farewell: Some(Farewell::Over { verdict, .. }), .. } => verdict.is_own_code(),
-            Outcome::Part { code, .. } => *code != 0,
-        }
-    }
-
-    /// Processes that members had left behind, as far as this agent knows.
-    pub fn left_behind(&self) -> usize {
-        match self {
-            Outcome::Whole(whole) => whole.left_behind,
-            Outcome::Part { .. } => 0,
-        }
-    }
 }
 
 impl Whole {
@@ -170,7 +162,7 @@ impl Whole {
     }
 
     /// What everyone is told.
-    pub fn farewell(&self) -> Farewell {
+    pub(crate) fn farewell(&self) -> Farewell {
         let first = self.first_failure().map(|(member, _)| member);
         Farewell::Over {
             verdict: self.verdict.clone(),
@@ -238,7 +230,7 @@ pub struct MemberOutcome {
 
 impl MemberOutcome {
     /// One that is about to start.
-    pub fn of(member: &Member, host: Option<&str>) -> MemberOutcome {
+    pub(crate) fn of(member: &Member, host: Option<&str>) -> MemberOutcome {
         MemberOutcome {
             member: Name::of(member),
             host: host.map(str::to_owned),
@@ -252,12 +244,13 @@ impl MemberOutcome {
 }
 
 impl End {
+    /// True for exit code 0.
     pub fn is_success(&self) -> bool {
         *self == End::Exited(0)
     }
 
     /// What a shell would say: the code, or 128 + n for a signal.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             End::Exited(code) => *code,
             End::Killed(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
@@ -269,6 +262,7 @@ impl End {
 }
 
 impl OwnCode {
+    /// All of them, by number.
     pub const ALL: [OwnCode; 7] = [
         OwnCode::MeetingFailed,
         OwnCode::LeaderLost,
@@ -279,6 +273,7 @@ impl OwnCode {
         OwnCode::OutputLost,
     ];
 
+    /// The number, 193 to 199.
     pub fn code(self) -> u8 {
         match self {
             OwnCode::MeetingFailed => 193,
@@ -293,6 +288,7 @@ impl OwnCode {
 }
 
 impl Verdict {
+    /// The exit code that follows.
     pub fn code(&self) -> u8 {
         match self {
             Verdict::Success => 0,

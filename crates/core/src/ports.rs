@@ -42,17 +42,35 @@ pub enum PortChoice {
     Base(u16),
 }
 
+/// Why a port cannot be had.
 #[derive(Debug, Error)]
 pub enum PortError {
+    /// A port that follows from the base is another process's.
     #[error("port {port} cannot be had: {source}")]
-    Taken { port: u16, source: io::Error },
+    Taken {
+        /// The port.
+        port: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The base is so high that no port is left for a member.
     #[error(
         "port base {base}: member {local_rank} of its host, counted from 0, would have port {}, and 65535 is the last one",
         u64::from(*base) + u64::from(*local_rank)
     )]
-    BeyondTheLast { base: u16, local_rank: u32 },
+    BeyondTheLast {
+        /// The base.
+        base: u16,
+        /// The number of the member on its host, from 0.
+        local_rank: u32,
+    },
+    /// All ports of the range are in use.
     #[error("no port of {}-{} is free", range.start(), range.end())]
-    NoneFree { range: RangeInclusive<u16> },
+    NoneFree {
+        /// The range.
+        range: RangeInclusive<u16>,
+    },
+    /// The system gives none.
     #[error("no port can be had: {0}")]
     None(io::Error),
 }
@@ -121,6 +139,7 @@ impl HeldPort {
         Ok(HeldPort { socket: Some(socket), port: bound, hand_over })
     }
 
+    /// Which port it is.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -138,7 +157,7 @@ impl HeldPort {
     }
 
     /// Keeps others away again, after the child has ended: it may come back to the same address.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         match (&self.socket, self.hand_over) {
             (Some(socket), HandOver::ReuseAddr) => {
                 sockopt::set_socket_reuseaddr(socket, false).or_log("a port is not held as before");

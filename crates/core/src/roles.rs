@@ -11,9 +11,13 @@ use thiserror::Error;
 /// What a member does in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
+    /// The one that leads the training, where the framework has one.
     Chief,
+    /// Looks at checkpoints beside the training; no part of TensorFlow's cluster.
     Evaluator,
+    /// A parameter server.
     Ps,
+    /// One that trains.
     Worker,
     /// Any other name that the user gave.
     Other(Arc<str>),
@@ -24,7 +28,18 @@ pub enum Role {
 pub enum RoleRequest {
     /// Counts; dealt over the ranks in the order chief, evaluator, ps, worker, as TensorFlow's own
     /// resolver does.
-    Counts { chief: bool, evaluator: bool, ps: u32, workers: Workers, place: PsPlace },
+    Counts {
+        /// With a chief.
+        chief: bool,
+        /// With an evaluator.
+        evaluator: bool,
+        /// Parameter servers.
+        ps: u32,
+        /// Workers.
+        workers: Workers,
+        /// Where the parameter servers go.
+        place: PsPlace,
+    },
     /// One role per rank.
     List(RoleList),
 }
@@ -35,6 +50,7 @@ pub enum Workers {
     /// All ranks that have no other role.
     #[default]
     Rest,
+    /// So many.
     Count(u32),
 }
 
@@ -58,23 +74,51 @@ pub struct RoleList {
 /// Asked-for roles that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RoleError {
+    /// A role has a name that cannot be one.
     #[error("role {found:?} is not a name")]
-    Name { found: String },
+    Name {
+        /// What stands in its place.
+        found: String,
+    },
+    /// No number, or 0, stands behind a `*`.
     #[error("role entry {found:?} has no count behind the *")]
-    Count { found: String },
+    Count {
+        /// The entry: `worker*`.
+        found: String,
+    },
+    /// The list names nobody.
     #[error("the list of roles is empty")]
     Empty,
+    /// The roles need more or fewer tasks than the allocation has.
     #[error(
         "{asked} members asked for ({what}), but the allocation has {there} task{}",
         if *there == 1 { "" } else { "s" }
     )]
-    DoesNotFit { asked: u64, there: u32, what: String, hint: Hint },
+    DoesNotFit {
+        /// How many members are asked for.
+        asked: u64,
+        /// How many tasks there are.
+        there: u32,
+        /// What was asked for: `1 ps + 2 workers`.
+        what: String,
+        /// What would fit.
+        hint: Hint,
+    },
+    /// All counts are 0.
     #[error("no member asked for")]
     Nobody,
+    /// More members than a plan may have.
     #[error("{asked} members are more than {MAX_MEMBERS}")]
-    TooMany { asked: u64 },
+    TooMany {
+        /// How many are asked for.
+        asked: u64,
+    },
+    /// Parameter servers are to go to different hosts, and not all hosts are known.
     #[error("spreading parameter servers needs to know every member's host, and {reason}")]
-    SpreadUnplaced { reason: String },
+    SpreadUnplaced {
+        /// Why they are not known.
+        reason: String,
+    },
 }
 
 impl Hinted for RoleError {
@@ -94,9 +138,10 @@ impl Hinted for RoleError {
 }
 
 /// More members than this on one plan is a typing mistake.
-pub const MAX_MEMBERS: u64 = 1 << 22;
+pub(crate) const MAX_MEMBERS: u64 = 1 << 22;
 
 impl Role {
+    /// Its name, as `TF_CONFIG` has it.
     pub fn as_str(&self) -> &str {
         match self {
             Role::Chief => "chief",
@@ -170,7 +215,7 @@ impl FromStr for RoleList {
 
 impl RoleList {
     /// How many members, at most [`MAX_MEMBERS`].
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.runs.iter().map(|(_, count)| u64::from(*count)).sum()
     }
 }
@@ -189,7 +234,7 @@ impl Default for RoleRequest {
 
 impl RoleRequest {
     /// How many members this asks for, where it says so itself.
-    pub fn count(&self) -> Option<u64> {
+    pub(crate) fn count(&self) -> Option<u64> {
         match self {
             RoleRequest::List(list) => Some(list.count()),
             RoleRequest::Counts { workers: Workers::Rest, .. } => None,
@@ -209,7 +254,7 @@ impl RoleRequest {
     }
 
     /// Members on a plain machine, where there are as many as asked for: `rest` is one worker.
-    pub fn count_on_plain_machine(&self) -> Result<u32, RoleError> {
+    pub(crate) fn count_on_plain_machine(&self) -> Result<u32, RoleError> {
         let asked = self.count().unwrap_or(self.without_workers() + 1);
         match asked {
             0 => Err(RoleError::Nobody),
@@ -222,7 +267,7 @@ impl RoleRequest {
     ///
     /// `host_of_rank` gives each rank's host where all are known; only `spread` asks for it, so
     /// that all members deal the same roles even where they know different hosts.
-    pub fn deal(
+    pub(crate) fn deal(
         &self,
         world: u32,
         host_of_rank: impl FnOnce() -> Option<Vec<u32>>,

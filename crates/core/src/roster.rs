@@ -20,7 +20,9 @@ pub struct Roster {
 /// Where a member listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
+    /// A host name, or a number without brackets.
     pub address: String,
+    /// The port there.
     pub port: u16,
 }
 
@@ -29,38 +31,77 @@ pub struct Endpoint {
 pub enum StaticPorts {
     /// Base plus local rank.
     Base(u16),
-    /// The ports that the scheduler reserved, or [`DEFAULT_PORT_BASE`] plus local rank.
+    /// The ports that the scheduler reserved, or 8888 plus local rank.
     Reserved,
 }
 
 /// How members are addressed.
 #[derive(Debug, Clone, Default)]
 pub struct Addressing {
+    /// How a host's name becomes its address.
     pub rule: HostRule,
     /// One of this machine's own addresses; only good where all members are here.
     pub own: Option<IpAddr>,
 }
 
 /// What TensorFlow's own resolver counts from.
-pub const DEFAULT_PORT_BASE: u16 = 8888;
+pub(crate) const DEFAULT_PORT_BASE: u16 = 8888;
 
+/// Why members have no addresses.
 #[derive(Debug, Error)]
 pub enum RosterError {
+    /// The scheduler does not tell where all members are.
     #[error(
         "the host of {missing} of {world} members is not known ({first} is the first), so their addresses are not"
     )]
-    HostUnknown { missing: usize, world: u32, first: String, scheduler: &'static str },
+    HostUnknown {
+        /// How many have no known host.
+        missing: usize,
+        /// How many members there are.
+        world: u32,
+        /// The first of them: `worker 1`.
+        first: String,
+        /// Who does not tell.
+        scheduler: &'static str,
+    },
+    /// The base is so high that no port is left for a member.
     #[error("port {base}+{local_rank} for {member} is beyond 65535")]
-    PortRange { base: u16, local_rank: u32, member: String },
+    PortRange {
+        /// The base.
+        base: u16,
+        /// The number of the member on its host, from 0.
+        local_rank: u32,
+        /// The member: `worker 1`.
+        member: String,
+    },
+    /// The scheduler has reserved fewer ports than a host has members.
     #[error(
         "{variable} reserves {there} ports, but {member} is number {local_rank} on its host",
         variable = var::SLURM_STEP_RESV_PORTS
     )]
-    TooFewReserved { there: usize, member: String, local_rank: u32 },
+    TooFewReserved {
+        /// How many are reserved.
+        there: usize,
+        /// The first member without one.
+        member: String,
+        /// Its number on its host, from 0.
+        local_rank: u32,
+    },
+    /// This machine's own address was chosen for members that are elsewhere too.
     #[error("an interface or a network tells this machine's address alone, and there are {hosts} hosts")]
-    OtherHosts { hosts: usize },
+    OtherHosts {
+        /// How many hosts there are.
+        hosts: usize,
+    },
+    /// The members that met told more or fewer addresses than there are members.
     #[error("{there} endpoints were told for {world} members")]
-    Endpoints { there: usize, world: u32 },
+    Endpoints {
+        /// How many addresses were told.
+        there: usize,
+        /// How many members there are.
+        world: u32,
+    },
+    /// A host's name gives no address, or this machine has none that fits.
     #[error(transparent)]
     Address(#[from] AddressError),
 }
@@ -110,7 +151,7 @@ impl Roster {
     }
 
     /// A plan whose members have met: one endpoint per rank.
-    pub fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
+    pub(crate) fn met(plan: Plan, endpoints: Vec<Endpoint>) -> Result<Roster, RosterError> {
         match endpoints.len() == plan.members().len() {
             true => Ok(Roster { plan, endpoints }),
             false => Err(RosterError::Endpoints { there: endpoints.len(), world: plan.world() }),
@@ -118,7 +159,7 @@ impl Roster {
     }
 
     /// The file that `RALLYPOINT_ROSTER_FILE` names.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let members: Vec<serde_json::Value> = self
             .plan
             .members()
@@ -143,10 +184,12 @@ impl Roster {
         format!("{roster}\n")
     }
 
+    /// The plan whose members these are.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
+    /// Where a member of the plan listens.
     pub fn endpoint(&self, member: &Member) -> &Endpoint {
         &self.endpoints[member.rank as usize]
     }

@@ -11,18 +11,18 @@ pub fn quote(value: &str) -> String {
 }
 
 /// A text without line breaks: in a script they would end a comment, or begin another command.
-pub fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
 /// Words as one line of shell.
-pub fn line(words: &[String]) -> String {
+pub(crate) fn line(words: &[String]) -> String {
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Splits a line as a shell does, without expanding anything: `--qos=shared --comment "two words"`.
 /// `None` if a quote is not closed.
-pub fn words(line: &str) -> Option<Vec<String>> {
+pub(crate) fn words(line: &str) -> Option<Vec<String>> {
     shlex::split(line)
 }
 

@@ -1,7 +1,7 @@
 //! Signal numbers and their names.
 
 /// The signals that a scheduler or a person sends to end or to warn a job.
-pub const FORWARDED: [i32; 6] =
+pub(crate) const FORWARDED: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
 /// What asks a job to end.
@@ -37,6 +37,6 @@ pub fn name(signal: i32) -> String {
 }
 
 /// True if a signal asks the job to end; the others are only passed on to the members.
-pub fn ends_the_job(signal: i32) -> bool {
+pub(crate) fn ends_the_job(signal: i32) -> bool {
     !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGTSTP | libc::SIGCONT)
 }

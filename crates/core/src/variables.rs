@@ -10,28 +10,39 @@ pub(crate) const MAX_STRING: usize = (128 << 10) - 1;
 pub enum Family {
     /// A scheduler, by the name that `--on` takes.
     Scheduler(&'static str),
+    /// Masks of GPUs.
     Devices,
+    /// Proxies.
     Network,
     /// A framework, by the name that `--framework` takes.
     Framework(&'static str),
+    /// rallypoint itself.
     Rallypoint,
+    /// The system, the shell, and libraries.
     Machine,
 }
 
 /// Whether rallypoint reads a variable, sets it for the child, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
+    /// It is read.
     Read,
+    /// It is set for the child.
     Set,
+    /// Both.
     ReadAndSet,
 }
 
 /// One entry of the reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Variable {
+    /// `SLURM_JOB_ID`
     pub name: &'static str,
+    /// Whose it is.
     pub family: Family,
+    /// Whether it is read or set.
     pub usage: Use,
+    /// One sentence for the reference page.
     pub meaning: &'static str,
 }
 

@@ -114,7 +114,7 @@ struct Told<'a> {
 
 impl English {
     /// First failure first: a line that says who and how, then what may explain it, and whose the exit code is.
-    pub fn verdict(&self, whole: &Whole) -> Vec<String> {
+    pub(crate) fn verdict(&self, whole: &Whole) -> Vec<String> {
         let first = whole.first_failure().map(|(member, _)| member);
         let told = Told {
             verdict: &whole.verdict,
@@ -126,7 +126,7 @@ impl English {
     }
 
     /// What a leader said, on one line: it says all of it itself, and of many agents everyone would.
-    pub fn farewell(&self, farewell: &Farewell) -> Option<String> {
+    pub(crate) fn farewell(&self, farewell: &Farewell) -> Option<String> {
         let (verdict, first, host, lost) = match farewell {
             Farewell::Error(error) => return Some(error.clone()),
             Farewell::Over { verdict, first, host, lost } => (verdict, first, host, lost),

@@ -13,17 +13,37 @@ pub struct ConfigFile {
     pub name: String,
     /// Addresses by role; an index that a `{"0": ..., "2": ...}` form leaves out is `None`.
     pub cluster: BTreeMap<String, Vec<Option<String>>>,
+    /// The role of the member whose file it is: `task.type`.
     pub role: String,
+    /// Its number in the role: `task.index`.
     pub index: u32,
 }
 
 /// A text that is no TF_CONFIG.
 #[derive(Debug, Error)]
 pub enum ConfigError {
+    /// The text is not JSON.
     #[error("{file}: not JSON: {source}")]
-    NotJson { file: String, source: serde_json::Error },
+    NotJson {
+        /// As the user named it.
+        file: String,
+        /// What the parser says.
+        source: serde_json::Error,
+    },
+    /// It is JSON, but not of the form of a TF_CONFIG.
     #[error("{file}: expected {expected} at {at}, found {found}")]
-    Shape { file: String, at: String, expected: &'static str, found: String, hint: &'static str },
+    Shape {
+        /// As the user named it.
+        file: String,
+        /// Where in the JSON: `cluster.worker`.
+        at: String,
+        /// What should be there.
+        expected: &'static str,
+        /// What is there, shortened.
+        found: String,
+        /// What to write instead.
+        hint: &'static str,
+    },
 }
 
 impl Hinted for ConfigError {
@@ -49,6 +69,7 @@ impl ConfigFile {
         self.cluster.get(&self.role)?.get(self.index as usize)?.as_deref()
     }
 
+    /// Reads the text of a file that the user calls `name`.
     pub fn parse(name: &str, text: &str) -> Result<ConfigFile, ConfigError> {
         let value: Value = serde_json::from_str(text)
             .map_err(|source| ConfigError::NotJson { file: name.to_owned(), source })?;

@@ -27,28 +27,46 @@ pub enum Strategy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
+    /// A member is listed, but no file is its own.
     MissingMember,
+    /// A file does not list a member that others list.
     MemberUnknown,
+    /// Two members have one address.
     DuplicateAddress,
+    /// Two files are for the same member.
     DuplicateTask,
+    /// A file has another address for a member than most files.
     AddressDiffers,
+    /// The file's own index is not in its own cluster.
     NoSuchIndex,
+    /// The file's own role is not in its own cluster.
     NoSuchRole,
+    /// There are parameter servers, and nobody who would use them.
     PsWithoutWorkers,
+    /// A worker's cluster lists itself alone.
     WorkerAlone,
+    /// The evaluator stands in the cluster, where TensorFlow 2 waits for it.
     EvaluatorListed,
+    /// The strategy needs parameter servers, and there are none.
     NoPs,
+    /// There is more than one chief.
     SeveralChiefs,
+    /// An address is not `host:port`.
     BadAddress,
+    /// An address is this machine's own while others are on other hosts.
     LocalhostAmongHosts,
 }
 
 /// One thing that is wrong, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
+    /// The file it is about, as the user named it.
     pub file: String,
+    /// What kind of trouble it is.
     pub kind: Kind,
+    /// What is wrong.
     pub problem: String,
+    /// What to write instead.
     pub fix: String,
 }
 

@@ -19,55 +19,81 @@ use serde::Serialize;
 /// Everything `doctor` says.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// Where the variables came from: `this process`, or a file.
     pub origin: String,
+    /// The scheduler, and what told it.
     pub scheduler: SchedulerReport,
+    /// This machine's name; unknown for a captured environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// The addresses of this machine.
     pub interfaces: Vec<Interface>,
+    /// GPUs, and how they were found.
     pub gpus: GpuReport,
+    /// CPUs; unknown for a captured environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuReport>,
+    /// Proxy variables that are set: gRPC heeds them.
     pub proxies: Vec<ProxyReport>,
+    /// Where TensorFlow is.
     pub tensorflow: TensorFlowReport,
 }
 
 /// The scheduler, and the variables that told.
 #[derive(Debug, Clone, Serialize)]
 pub struct SchedulerReport {
+    /// Which one.
     pub name: Source,
+    /// Its variables that are set.
     pub because: Vec<VariableReport>,
+    /// Its variables that are not.
     pub missing: Vec<&'static str>,
     /// `task of a step`, `batch script or shell of an allocation`, ...
     pub context: String,
+    /// Why there is no allocation, with a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
+/// A variable that is set.
 #[derive(Debug, Clone, Serialize)]
 pub struct VariableReport {
+    /// Its name.
     pub name: String,
+    /// Its value, shortened.
     pub value: String,
 }
 
+/// GPUs, and how they were found.
 #[derive(Debug, Clone, Serialize)]
 pub struct GpuReport {
+    /// By name.
     pub devices: Vec<String>,
+    /// The variable or the program that told, or why nobody could.
     pub how: String,
 }
 
+/// CPUs, and what limits them.
 #[derive(Debug, Clone, Serialize)]
 pub struct CpuReport {
+    /// The smallest of the numbers below.
     pub usable: u32,
+    /// CPUs of the machine.
     pub online: u32,
+    /// Those that this process may run on.
     pub affinity: Option<u32>,
+    /// A cgroup's quota, in CPUs, rounded up.
     pub cgroup_quota: Option<u32>,
 }
 
 /// A proxy variable, and what gRPC will do with it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProxyReport {
+    /// The variable.
     pub name: String,
+    /// Its value, without a password.
     pub value: String,
+    /// What gRPC does with it, and what to do about that.
     pub warning: String,
 }
 

@@ -7,8 +7,10 @@ use serde::Serialize;
 /// Where TensorFlow is, if anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TensorFlowReport {
+    /// Its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// As its package says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Which Python was asked, or why none could be.

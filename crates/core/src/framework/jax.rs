@@ -12,7 +12,7 @@ use crate::roster::Roster;
 use crate::variables as var;
 
 #[derive(Debug)]
-pub struct Jax;
+pub(super) struct Jax;
 
 impl Framework for Jax {
     fn name(&self) -> &'static str {

@@ -2,11 +2,11 @@
 //!
 //! A framework can only render a roster, so nothing is ever written from half-known data.
 
-pub mod jax;
-pub mod plain;
+mod jax;
+mod plain;
 pub mod server_def;
 pub mod tensorflow;
-pub mod torch;
+pub(crate) mod torch;
 
 use crate::devices::{self, MASKS};
 use crate::environ::Environ;
@@ -72,6 +72,7 @@ pub struct Extras {
     pub error_file: Option<PathBuf>,
     /// Turn the slot's CPUs into thread settings.
     pub threads: bool,
+    /// How the member gets its port.
     pub hand_over: HandOver,
 }
 
@@ -84,10 +85,19 @@ pub struct ChildEnv {
     pub notes: Vec<String>,
 }
 
+/// Why a member's variables cannot be written.
 #[derive(Debug, Error)]
 pub enum FrameworkError {
+    /// A variable of a large cluster is longer than `execve` takes.
     #[error("{variable} of {world} members has {size} bytes, and Linux takes {MAX_STRING} in one variable")]
-    TooLarge { variable: &'static str, world: u32, size: usize },
+    TooLarge {
+        /// Its name.
+        variable: &'static str,
+        /// How many members the cluster has.
+        world: u32,
+        /// How long its value would be, in bytes.
+        size: usize,
+    },
 }
 
 impl Hinted for FrameworkError {

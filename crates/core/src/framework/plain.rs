@@ -6,7 +6,7 @@ use crate::ports::HandOver;
 use crate::roster::Roster;
 
 #[derive(Debug)]
-pub struct Plain;
+pub(super) struct Plain;
 
 impl Framework for Plain {
     fn name(&self) -> &'static str {

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// `tensorflow.ServerDef`
 #[derive(Clone, PartialEq, Message)]
-pub struct ServerDef {
+pub(crate) struct ServerDef {
     #[prost(message, optional, tag = "1")]
     pub cluster: Option<ClusterDef>,
     #[prost(string, tag = "2")]
@@ -33,14 +33,14 @@ pub struct ServerDef {
 
 /// `tensorflow.ClusterDef`
 #[derive(Clone, PartialEq, Message)]
-pub struct ClusterDef {
+pub(crate) struct ClusterDef {
     #[prost(message, repeated, tag = "1")]
     pub job: Vec<JobDef>,
 }
 
 /// `tensorflow.JobDef`
 #[derive(Clone, PartialEq, Message)]
-pub struct JobDef {
+pub(crate) struct JobDef {
     #[prost(string, tag = "1")]
     pub name: String,
     /// Addresses by index; sorted, so that equal clusters are equal bytes.
@@ -48,6 +48,7 @@ pub struct JobDef {
     pub tasks: BTreeMap<i32, String>,
 }
 
+/// Why a member has no server: it is not in the cluster.
 #[derive(Debug, Error)]
 #[error("{role} {index} is not part of the cluster's servers")]
 pub struct NoServer {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub struct TensorFlow;
+pub(crate) struct TensorFlow;
 
 impl Framework for TensorFlow {
     fn name(&self) -> &'static str {

@@ -7,7 +7,7 @@ use crate::roster::Roster;
 use crate::variables as var;
 
 #[derive(Debug)]
-pub struct Torch;
+pub(crate) struct Torch;
 
 impl Framework for Torch {
     fn name(&self) -> &'static str {

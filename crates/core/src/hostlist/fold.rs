@@ -17,10 +17,17 @@ pub enum Order {
 /// A name that a host list cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FoldError {
+    /// A name has no characters.
     #[error("a host name is empty")]
     Empty,
+    /// A name has a character with a meaning of its own in a list, such as `[` or a comma.
     #[error("host name {name:?} contains {found:?}, which a host list cannot hold")]
-    Character { name: String, found: char },
+    Character {
+        /// The name.
+        name: String,
+        /// The character.
+        found: char,
+    },
 }
 
 impl Hinted for FoldError {

@@ -23,7 +23,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// More names than this in one list is an error: a typing mistake, not a machine.
-pub const MAX_NAMES: u64 = 1 << 22;
+pub(crate) const MAX_NAMES: u64 = 1 << 22;
 
 /// Digits a number may have, leading zeros included.
 const MAX_DIGITS: usize = 64;
@@ -53,11 +53,6 @@ impl HostList {
     /// How many names the list gives, duplicates counted.
     pub fn count(&self) -> u64 {
         self.terms.iter().map(Term::count).sum()
-    }
-
-    /// True if the list names nobody (`""`, `","`).
-    pub fn is_empty(&self) -> bool {
-        self.terms.is_empty()
     }
 
     /// The names in Slurm's order, made one at a time.

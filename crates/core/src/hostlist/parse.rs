@@ -15,23 +15,39 @@ pub struct HostListError {
     pub at: usize,
     /// Bytes it spans.
     pub len: usize,
+    /// What is wrong there.
     pub problem: Problem,
 }
 
+/// What is wrong with a host list.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Problem {
+    /// A `[` without its `]`.
     #[error("this bracket is never closed")]
     Unclosed,
+    /// Nothing stands between commas or brackets: `n[1,]`.
     #[error("expected a number here, found nothing")]
     EmptyRange,
+    /// Something else than a number or a range: `n[a]`.
     #[error("expected a number or a range such as 1-4")]
     NotANumber,
+    /// A range ends below its beginning: `n[4-1]`.
     #[error("the range ends before it begins")]
-    Backwards { lo: u64, hi: u64 },
+    Backwards {
+        /// Where it begins.
+        lo: u64,
+        /// Where it ends.
+        hi: u64,
+    },
+    /// A number is too large, or has too many digits.
     #[error("a number may have {MAX_DIGITS} digits and be at most {}", u64::MAX)]
     TooLong,
+    /// The list gives more names than any machine has hosts.
     #[error("{count} names; more than {MAX_NAMES} are surely a mistake")]
-    TooMany { count: u64 },
+    TooMany {
+        /// How many it gives.
+        count: u64,
+    },
 }
 
 impl Hinted for Problem {

@@ -1,7 +1,7 @@
 //! Names that tell this machine, and its process ids, from others.
 
 /// A name for this machine that no other has until it boots again.
-pub fn machine_id() -> String {
+pub(crate) fn machine_id() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // Containers share a kernel, and their network differs.
     let network =

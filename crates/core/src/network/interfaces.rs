@@ -8,19 +8,27 @@ use std::path::Path;
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Interface {
+    /// Its name: `ib0`.
     pub name: String,
+    /// IPv4 or IPv6, without a prefix.
     pub address: String,
+    /// What it is made of.
     pub kind: Kind,
     /// Megabits a second, where the driver tells.
     pub megabits: Option<u64>,
 }
 
+/// What an interface is made of, as the kernel tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
+    /// Ethernet, real or virtual.
     Ethernet,
+    /// IP over InfiniBand.
     InfiniBand,
+    /// This machine itself.
     Loopback,
+    /// Anything else, such as a tunnel.
     Other,
 }
 
@@ -81,6 +89,7 @@ fn infiniband_rate(folder: &Path) -> Option<u64> {
 }
 
 impl Kind {
+    /// `Ethernet`, `InfiniBand`, as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ethernet => "Ethernet",

@@ -15,8 +15,7 @@ mod reach;
 mod sockets;
 
 pub(crate) use bind::{Sharing, bind_everywhere};
-pub use identity::machine_id;
-pub(crate) use identity::pid_namespace;
+pub(crate) use identity::{machine_id, pid_namespace};
 pub use interfaces::{Interface, Kind, interfaces, own_address, own_addresses};
 pub use reach::reachable;
 pub use sockets::Listener;

@@ -155,7 +155,9 @@ fn parse_table(table: &str) -> Vec<(u16, u8)> {
 /// A process that listens on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
+    /// Its process id.
     pub pid: u32,
+    /// What its program is called.
     pub name: String,
 }
 

@@ -17,7 +17,9 @@ use thiserror::Error;
 /// What the user asks for.
 #[derive(Debug, Clone, Default)]
 pub struct JobSpec {
+    /// How many members of which roles.
     pub roles: RoleRequest,
+    /// How GPUs are split among them.
     pub gpus: GpuRequest,
     /// CPUs of each member, instead of what was detected.
     pub cpus_per_task: Option<u32>,
@@ -26,7 +28,9 @@ pub struct JobSpec {
 /// How GPUs are to be split; what is `None` follows from the allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuRequest {
+    /// GPUs of each host that may be used.
     pub per_node: Option<u32>,
+    /// GPUs of each member that is not a parameter server.
     pub per_task: Option<u32>,
     /// GPUs for each parameter server, which has none by default.
     pub ps: u32,
@@ -37,7 +41,7 @@ pub struct GpuRequest {
 /// A checked plan: ranks are 0 to n-1 in order, each device of a host is given at most once.
 ///
 /// It has the allocation that it was made from and what was asked for, so that it can be made again. Nothing changes it:
-/// what is learned later makes the next one, as [`Plan::placed`] does.
+/// what is learned later makes the next one, as `placed` does.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Its slots have become the members, so that a place is told once.
@@ -51,13 +55,17 @@ pub struct Plan {
 /// One process of the training job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
+    /// Its number among all members.
     pub rank: u32,
+    /// What it does in the cluster.
     pub role: Role,
     /// Counts from 0 within the role.
     pub index: u32,
+    /// Its host and its number there; `None` before that is known.
     pub place: Option<Place>,
     /// `None` where this environment does not tell; the member itself will know.
     pub devices: Option<DeviceList>,
+    /// CPUs that it may use, where that is known.
     pub cpus: Option<u32>,
 }
 
@@ -68,22 +76,54 @@ impl fmt::Display for Member {
     }
 }
 
+/// Why there is no plan.
 #[derive(Debug, Error)]
 pub enum PlanError {
+    /// The roles cannot be dealt.
     #[error(transparent)]
     Roles(#[from] RoleError),
+    /// A host has fewer GPUs than are asked for on each.
     #[error(
         "{host} has {there} GPU{} ({names}), but {asked} per node are asked for",
         if *there == 1 { "" } else { "s" }
     )]
-    TooFewOnNode { host: String, there: usize, names: String, asked: u32 },
+    TooFewOnNode {
+        /// The host.
+        host: String,
+        /// How many it has.
+        there: usize,
+        /// Which ones, as a mask.
+        names: String,
+        /// How many are asked for.
+        asked: u32,
+    },
+    /// A host has fewer GPUs than its members are to have together.
     #[error(
         "{host} has {there} GPU{}, but its members need {asked} ({how})",
         if *there == 1 { "" } else { "s" }
     )]
-    TooFewForTasks { host: String, there: usize, asked: u64, how: String },
+    TooFewForTasks {
+        /// The host.
+        host: String,
+        /// How many it has.
+        there: usize,
+        /// How many its members need.
+        asked: u64,
+        /// How that is counted: `1 ps x 1 + 2 tasks x 4`.
+        how: String,
+    },
+    /// The scheduler has bound fewer GPUs to this process than each task is to have.
     #[error("{role} {index} was bound to {there} GPU{} by the scheduler, but {asked} per task are asked for", if *there == 1 { "" } else { "s" })]
-    TooFewBound { role: Role, index: u32, there: usize, asked: u32 },
+    TooFewBound {
+        /// The role of the member.
+        role: Role,
+        /// Its number in the role.
+        index: u32,
+        /// How many it was given.
+        there: usize,
+        /// How many are asked for.
+        asked: u32,
+    },
 }
 
 impl Hinted for PlanError {
@@ -112,6 +152,7 @@ impl Default for GpuRequest {
 }
 
 impl Plan {
+    /// What was asked for, dealt over the slots of an allocation.
     pub fn new(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
         Plan::of(allocation, spec.clone())
     }
@@ -122,6 +163,7 @@ impl Plan {
         Ok(Plan { allocation, spec, members, notes })
     }
 
+    /// Who gave the allocation.
     pub fn scheduler(&self) -> Source {
         self.allocation.scheduler
     }
@@ -131,12 +173,13 @@ impl Plan {
         self.allocation.job.as_deref()
     }
 
+    /// 0 for the first run of the job; a requeue is the next attempt.
     pub fn attempt(&self) -> u32 {
         self.allocation.attempt
     }
 
     /// Where each member is started again by itself, this one's own count.
-    pub fn restarts(&self) -> Option<IndependentRestarts> {
+    pub(crate) fn restarts(&self) -> Option<IndependentRestarts> {
         self.allocation.restarts
     }
 
@@ -155,6 +198,7 @@ impl Plan {
         self.allocation.me
     }
 
+    /// How many members there are.
     pub fn world(&self) -> u32 {
         self.members.len() as u32
     }
@@ -164,10 +208,12 @@ impl Plan {
         &self.members
     }
 
+    /// The member of a rank.
     pub fn member(&self, rank: u32) -> Option<&Member> {
         self.members.get(rank as usize)
     }
 
+    /// Every host once, in the scheduler's order.
     pub fn hosts(&self) -> &[Host] {
         &self.allocation.hosts
     }
@@ -178,7 +224,7 @@ impl Plan {
     }
 
     /// False if members see all GPUs of their host (`--no-gpu-binding`).
-    pub fn binds_gpus(&self) -> bool {
+    pub(crate) fn binds_gpus(&self) -> bool {
         self.spec.gpus.binding
     }
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 impl Plan {
     /// A plan for tasks that may become other than the allocation tells, as `--srun-args` can make them: of what was asked
-    /// for where that fits, else of workers alone. The tasks will know; then [`Plan::with_roles`] plans what was asked for.
+    /// for where that fits, else of workers alone. The tasks will know; then `with_roles` plans what was asked for.
     pub fn foreseen(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
         let dealt = deal(&allocation, spec).or_else(|_| deal(&allocation, &JobSpec::default()));
         let (members, notes) = dealt?;
@@ -18,7 +18,7 @@ impl Plan {
 
     /// Nobody knows where the members will be.
     #[must_use]
-    pub fn unplaced(mut self) -> Plan {
+    pub(crate) fn unplaced(mut self) -> Plan {
         self.members.iter_mut().for_each(|member| member.place = None);
         self
     }
@@ -32,7 +32,7 @@ impl Plan {
 
     /// These roles instead of those that were asked for, for a step that this process is no task of. Where its tasks are,
     /// they tell when they meet.
-    pub fn with_roles(&self, roles: RoleList) -> Result<Plan, PlanError> {
+    pub(crate) fn with_roles(&self, roles: RoleList) -> Result<Plan, PlanError> {
         let slots = vec![Slot { place: None, cpus: None }; roles.count() as usize];
         let allocation = Allocation { slots, me: None, bound: None, ..self.allocation.clone() };
         Plan::of(allocation, JobSpec { roles: RoleRequest::List(roles), ..self.spec.clone() })
@@ -40,28 +40,28 @@ impl Plan {
 
     /// The attempt that those who have met agree on.
     #[must_use]
-    pub fn in_attempt(mut self, attempt: u32) -> Plan {
+    pub(crate) fn in_attempt(mut self, attempt: u32) -> Plan {
         self.allocation.attempt = attempt;
         self
     }
 
     /// With the deadline that somebody has asked the scheduler for. One that its variables told stays.
     #[must_use]
-    pub fn with_deadline(mut self, asked: Option<SystemTime>) -> Plan {
+    pub(crate) fn with_deadline(mut self, asked: Option<SystemTime>) -> Plan {
         self.allocation.deadline = self.allocation.deadline.or(asked);
         self
     }
 
     /// As the member of this rank sees it, or somebody who is none.
     #[must_use]
-    pub fn seen_from(mut self, me: Option<u32>) -> Plan {
+    pub(crate) fn seen_from(mut self, me: Option<u32>) -> Plan {
         self.allocation.me = me;
         self
     }
 
     /// The same members where they truly are. A scheduler's host keeps the GPUs that it was told to have.
     #[must_use]
-    pub fn placed(mut self, hosts: Vec<String>, places: &[Place]) -> Plan {
+    pub(crate) fn placed(mut self, hosts: Vec<String>, places: &[Place]) -> Plan {
         let told = std::mem::take(&mut self.allocation.hosts).into_iter();
         let mut told: HashMap<String, HostGpus> = told.map(|host| (host.name, host.gpus)).collect();
         let host = |name: String| Host { gpus: told.remove(&name).unwrap_or(HostGpus::Unknown), name };
@@ -74,7 +74,7 @@ impl Plan {
 
     /// Planned again for plain machines that have met: each knows its own GPUs and CPUs alone, and only now who shares
     /// them. `cpus` are for each member here.
-    pub fn on_machines(
+    pub(crate) fn on_machines(
         self,
         hosts: Vec<String>,
         places: &[Place],

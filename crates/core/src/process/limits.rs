@@ -15,8 +15,11 @@ const MEMBER: u64 = 6;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{members} member(s) need {needed} open files and connections, and {allowed} are allowed here")]
 pub struct TooFewDescriptors {
+    /// How many members this agent was to run.
     pub members: usize,
+    /// The hard limit of open files.
     pub allowed: u64,
+    /// How many would be open.
     pub needed: u64,
 }
 

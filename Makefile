@@ -58,9 +58,12 @@ fmt:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --locked -p rallypoint -p rallypoint-english
 
 unit:
 	$(CARGO) $(TEST) --workspace --locked
+	# The examples of the crate's documentation
+	$(CARGO) test --quiet --doc --locked -p rallypoint
 	# A scheduler that was added by the guide alone
 	$(CARGO) $(TEST) -p rallypoint-cli --locked --features toy-scheduler --test toy
 

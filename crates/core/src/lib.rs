@@ -8,12 +8,48 @@
 //!
 //! | stage | room |
 //! |---|---|
-//! | [`Environ`](environ::Environ): variables, host name, named files, a snapshot | [`environ`], and [`machine`] for what it probes |
-//! | [`Allocation`](allocation::Allocation): the scheduler's whole answer, checked | [`scheduler`] |
-//! | [`Plan`](plan::Plan): members with roles, devices, CPUs; no address | [`plan`], [`roles`], [`devices`] |
-//! | [`Roster`](roster::Roster): the plan plus one endpoint per member | [`roster`], [`address`] |
-//! | [`ChildEnv`](framework::ChildEnv): the variables of one child | [`framework`] |
-//! | [`Outcome`](outcome::Outcome): how every member ended, and the verdict | [`job`] decides, [`supervise`] does |
+//! | [`Environ`]: variables, host name, named files, a snapshot | [`environ`], and [`machine`] for what it probes |
+//! | [`Allocation`]: the scheduler's whole answer, checked | [`scheduler`] |
+//! | [`Plan`]: members with roles, devices, CPUs; no address | [`plan`], [`roles`], [`devices`] |
+//! | [`Roster`]: the plan plus one endpoint per member | [`roster`], [`address`] |
+//! | [`ChildEnv`]: the variables of one child | [`framework`] |
+//! | [`Outcome`]: how every member ended, and the verdict | [`job`] decides, [`supervise`] does |
+//!
+//! # Examples
+//!
+//! Run a job, and hear what happens:
+//!
+//! ```no_run
+//! use rallypoint::Run;
+//!
+//! let outcome = Run::new(["python", "train.py"])
+//!     .roles("ps,worker*2".parse()?)
+//!     .start(|event| println!("{event:?}"))?;
+//! std::process::exit(outcome.code().into());
+//! # #[expect(unreachable_code)]
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Or stop at any stage. Who would run where in this step of a captured Slurm job, and what would its third task be?
+//!
+//! ```
+//! use rallypoint::scheduler::{self, On};
+//! use rallypoint::{Environ, JobSpec, Plan};
+//!
+//! let environ = Environ::from_variables([
+//!     ("SLURM_JOB_ID", "7"),
+//!     ("SLURM_STEP_ID", "0"),
+//!     ("SLURM_STEP_NODELIST", "n[1-2]"),
+//!     ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
+//!     ("SLURM_PROCID", "2"),
+//! ]);
+//! let job = JobSpec::default();
+//! let allocation = scheduler::allocation(&environ, On::Auto, &job.roles)?;
+//! let plan = Plan::new(allocation, &job)?;
+//! let me = plan.me().and_then(|rank| plan.member(rank)).expect("a task of a step has a rank");
+//! assert_eq!((me.to_string().as_str(), plan.host(me)), ("worker 2", Some("n2")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Layers
 //!
@@ -37,6 +73,8 @@
 //! | the front doors | `run` `doctor` | yes |
 //!
 //! The library never exits or panics on input, and prints nothing but what members write.
+
+#![warn(missing_docs)]
 
 pub mod address;
 pub mod allocation;
@@ -72,7 +110,12 @@ pub mod supervise;
 mod trace;
 pub mod variables;
 
+pub use allocation::Allocation;
+pub use environ::Environ;
 pub use event::RunEvent;
+pub use framework::ChildEnv;
 pub use hint::{Hint, Hinted};
 pub use outcome::Outcome;
+pub use plan::{JobSpec, Member, Plan};
+pub use roster::Roster;
 pub use run::{Run, RunError};

@@ -10,6 +10,8 @@
 //! | `ending` | the verdict, the closing table, exit codes |
 //! | `advice` | what is known about a failure by the words that it ended with |
 
+#![warn(missing_docs)]
+
 mod advice;
 mod ending;
 mod event;

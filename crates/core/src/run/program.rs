@@ -10,24 +10,67 @@ use thiserror::Error;
 /// More of a script's first line the kernel does not read.
 const LONGEST_FIRST_LINE: u64 = 256;
 
+/// Why a program cannot be run.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum NoProgram {
+    /// It is a file that cannot be run.
     #[error("{program} is not executable")]
-    NotExecutable { program: String, instead: String },
+    NotExecutable {
+        /// As it was given.
+        program: String,
+        /// What to write instead.
+        instead: String,
+    },
+    /// It is a directory.
     #[error("{program} is a directory")]
-    Directory { program: String },
+    Directory {
+        /// As it was given.
+        program: String,
+    },
+    /// There is no such file.
     #[error("{program} does not exist")]
-    NoFile { program: String, folder: String },
+    NoFile {
+        /// As it was given.
+        program: String,
+        /// Where it was looked for.
+        folder: String,
+    },
+    /// It is in this directory, which PATH does not have.
     #[error("{program} is not on PATH, but in this directory")]
-    OnlyHere { program: String, instead: String },
+    OnlyHere {
+        /// As it was given.
+        program: String,
+        /// What to write instead.
+        instead: String,
+    },
+    /// A program and its arguments stand in one word.
     #[error("there is no program called \"{program}\"")]
-    Quoted { program: String },
+    Quoted {
+        /// As it was given.
+        program: String,
+    },
+    /// What its first line names is not there.
     #[error("{program} begins with #!{interpreter}, which does not exist")]
-    NoInterpreter { program: String, interpreter: String, hint: String },
+    NoInterpreter {
+        /// As it was given.
+        program: String,
+        /// What its first line names.
+        interpreter: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// PATH does not have it.
     #[error("{program} is not a program that can be run")]
-    NotOnPath { program: String },
+    NotOnPath {
+        /// As it was given.
+        program: String,
+    },
+    /// There is no PATH to look for it.
     #[error("{program} cannot be looked for: PATH is not set in this job")]
-    NoPath { program: String },
+    NoPath {
+        /// As it was given.
+        program: String,
+    },
 }
 
 impl Hinted for NoProgram {

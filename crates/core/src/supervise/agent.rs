@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Runs all members on this machine.
-pub fn run_here(run: Prepared, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outcome, AgentError> {
+pub(crate) fn run_here(run: Prepared, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outcome, AgentError> {
     let descriptors = DescriptorLimit::raise_for(run.plan.members().len(), 0)?;
     in_event_loop(async move {
         let mut signals = Signals::new(guard).map_err(io("signals"))?;
@@ -54,7 +54,7 @@ pub fn run_here(run: Prepared, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result
 }
 
 /// Runs one member, after meeting the others.
-pub fn run_member(
+pub(crate) fn run_member(
     run: Prepared,
     meeting: &Meeting,
     way: WayToMeet,

@@ -40,7 +40,7 @@ pub(super) const FROM_KERNEL: u8 = 0x80;
 
 /// Which of the two this process now is.
 #[derive(Debug)]
-pub enum Side {
+pub(crate) enum Side {
     /// The agent, with the pipe from its guard: one byte per signal, closed when the guard is gone.
     Agent(OwnedFd),
     /// The guard, after everything has ended.
@@ -53,12 +53,25 @@ pub enum Watched {
     /// By itself, with this exit code.
     Ended(u8),
     /// By a signal; its members, and what else was left, were ended.
-    Killed { agent: u32, signal: i32, left: usize },
+    Killed {
+        /// Its process.
+        agent: u32,
+        /// Which.
+        signal: i32,
+        /// How many processes were ended.
+        left: usize,
+    },
     /// It did not end in time, so the guard ended it and all that was left.
-    Overdue { agent: u32, limit: Duration },
+    Overdue {
+        /// Its process.
+        agent: u32,
+        /// What it had, with the grace.
+        limit: Duration,
+    },
 }
 
 impl Watched {
+    /// The exit code that follows.
     pub fn code(&self) -> u8 {
         match self {
             Watched::Ended(code) => *code,
@@ -87,7 +100,7 @@ pub fn heed_the_caller() -> io::Result<()> {
 }
 
 /// Splits the process. Must be called while there is a single thread. `grace` is the members'.
-pub fn enter(grace: Duration) -> io::Result<Side> {
+pub(crate) fn enter(grace: Duration) -> io::Result<Side> {
     let (from_guard, to_agent) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // Ignored by whoever started us (`trap '' CHLD`), it would never come, and nobody's end could be waited for. Members

@@ -50,9 +50,10 @@ mod step;
 mod stop;
 mod stream;
 
-pub use agent::{run_here, run_member};
+pub(crate) use agent::{run_here, run_member};
 pub use launcher::Launcher;
 pub use output::OutputStyle;
-pub use run::{AgentError, LogErrors, Prepared, Requeue, RunSpec};
-pub use standin::StandInCommand;
-pub use step::run_step;
+pub use run::{AgentError, LogErrors, Requeue};
+pub(crate) use run::{Prepared, RunSpec};
+pub(crate) use standin::StandInCommand;
+pub(crate) use step::run_step;

@@ -41,6 +41,7 @@ pub struct OutputStyle {
     pub terminal: bool,
     /// What stands before each line, a placeholder a part: `[{role} {index}] `; empty for nothing.
     pub prefix: String,
+    /// Colour it by the member's rank.
     pub colour: bool,
 }
 

@@ -23,34 +23,34 @@ use thiserror::Error;
 
 /// What is to be run, and how.
 #[derive(Debug)]
-pub struct RunSpec {
-    pub command: Vec<OsString>,
+pub(crate) struct RunSpec {
+    pub(crate) command: Vec<OsString>,
     /// Members that are servers without Python instead.
-    pub served: Option<Served>,
+    pub(crate) served: Option<Served>,
     /// A server that stands in for a member that has finished.
-    pub stand_in: Option<StandInCommand>,
-    pub rules: Rules,
-    pub grace: Duration,
-    pub framework: &'static dyn Framework,
-    pub ports: PortChoice,
-    pub hand_over: HandOver,
-    pub style: OutputStyle,
-    pub log_dir: Option<PathBuf>,
-    pub events: Option<PathBuf>,
+    pub(crate) stand_in: Option<StandInCommand>,
+    pub(crate) rules: Rules,
+    pub(crate) grace: Duration,
+    pub(crate) framework: &'static dyn Framework,
+    pub(crate) ports: PortChoice,
+    pub(crate) hand_over: HandOver,
+    pub(crate) style: OutputStyle,
+    pub(crate) log_dir: Option<PathBuf>,
+    pub(crate) events: Option<PathBuf>,
     /// Whether output that cannot be written makes a job fail that has otherwise succeeded.
-    pub log_errors: LogErrors,
-    pub threads: bool,
-    pub addressing: Addressing,
+    pub(crate) log_errors: LogErrors,
+    pub(crate) threads: bool,
+    pub(crate) addressing: Addressing,
     /// Variables that win over everything else.
-    pub extra: Vec<(String, String)>,
+    pub(crate) extra: Vec<(String, String)>,
     /// Variables that no member inherits.
-    pub withheld: &'static [&'static str],
+    pub(crate) withheld: &'static [&'static str],
     /// For `--requeue-on`.
-    pub requeue: Option<Requeue>,
+    pub(crate) requeue: Option<Requeue>,
     /// Asks the scheduler when it will end the job, where no variable tells it.
-    pub ask_deadline: Option<fn(&Environ) -> Option<SystemTime>>,
+    pub(crate) ask_deadline: Option<fn(&Environ) -> Option<SystemTime>>,
     /// A folder of this run alone, for the roster and the members' last words.
-    pub private: PathBuf,
+    pub(crate) private: PathBuf,
 }
 
 /// What follows from output that cannot be written.
@@ -74,30 +74,40 @@ pub struct Requeue {
 
 /// A run that is prepared: what there is, what was asked for, and how.
 #[derive(Debug)]
-pub struct Prepared {
-    pub plan: Plan,
-    pub environ: Environ,
-    pub spec: RunSpec,
+pub(crate) struct Prepared {
+    pub(crate) plan: Plan,
+    pub(crate) environ: Environ,
+    pub(crate) spec: RunSpec,
 }
 
+/// Why an agent could not run its members.
 #[derive(Debug, Error)]
 pub enum AgentError {
+    /// The members did not meet.
     #[error(transparent)]
     Meeting(#[from] RendezvousError),
+    /// A member has no port.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// The framework's variables cannot be written.
     #[error(transparent)]
     Framework(#[from] FrameworkError),
+    /// What the members told does not fit the plan.
     #[error(transparent)]
     Settle(#[from] SettleError),
+    /// The members have no addresses.
     #[error(transparent)]
     Roster(#[from] RosterError),
+    /// This machine has no address that was asked for.
     #[error(transparent)]
     Address(#[from] crate::address::AddressError),
+    /// No member has a role whose end is waited for.
     #[error("nobody has the role that the end waits for")]
     NobodyDecides,
+    /// All members serve or wait.
     #[error("nobody trains, so the job would never end: a ps serves, an evaluator waits for checkpoints")]
     NobodyTrains,
+    /// Too few files may be open.
     #[error(transparent)]
     TooFewDescriptors(#[from] TooFewDescriptors),
     /// The directory for the members' output cannot be made.
@@ -175,6 +185,7 @@ impl AgentError {
         }
     }
 
+    /// The exit code that follows.
     pub fn code(&self) -> u8 {
         match self {
             AgentError::Meeting(error) => AgentError::code_of(error),

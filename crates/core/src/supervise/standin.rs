@@ -37,13 +37,13 @@ const MAX_WORDS: u64 = 4000;
 
 /// How a server that stands in is started: `rallypoint serve OPTIONS --tensorflow DIR -- COMMAND`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandInCommand {
+pub(crate) struct StandInCommand {
     /// `rallypoint serve OPTIONS`
-    pub serve: Vec<OsString>,
+    pub(crate) serve: Vec<OsString>,
     /// Where the user says that TensorFlow is.
-    pub tensorflow: Option<PathBuf>,
+    pub(crate) tensorflow: Option<PathBuf>,
     /// The members' own, by which TensorFlow is looked for where nothing else is known.
-    pub command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 impl StandInCommand {

@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Starts a step, leads it, and sees it out.
-pub fn run_step(
+pub(crate) fn run_step(
     run: Prepared,
     meeting: &Meeting,
     launcher: &Launcher,

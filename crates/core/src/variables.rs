@@ -132,7 +132,7 @@ variables! {
     TF_NUM_INTEROP_THREADS = "TF_NUM_INTEROP_THREADS", Framework("tensorflow"), ReadAndSet, "Ops at a time: the slot's CPUs, but at least 2, unless set.";
 
     OMP_NUM_THREADS = "OMP_NUM_THREADS", Machine, ReadAndSet, "Threads of the numeric libraries: the slot's CPUs, unless set; HTCondor sets it so.";
-    TMPDIR = "TMPDIR", Machine, Read, "Where the private folder of a run is made; without it in `/dev/shm`, else in `/tmp`.";
+    TMPDIR = "TMPDIR", Machine, Read, "Where the private directory of a run is made; without it in `/dev/shm`, else in `/tmp`.";
     HOME = "HOME", Machine, Read, "Where `.config/rallypoint/rallypoint.toml` is looked for.";
     XDG_CONFIG_HOME = "XDG_CONFIG_HOME", Machine, Read, "The same without `.config`, if it is set.";
     NO_COLOR = "NO_COLOR", Machine, Read, "If set, prefixes have no colour.";

@@ -12,7 +12,7 @@ pub(crate) struct ServeArgs {
     /// A file with a serialized tensorflow.ServerDef instead
     #[arg(long, value_name = "FILE", conflicts_with = "tf_config")]
     pub(crate) server_def: Option<PathBuf>,
-    /// Where TensorFlow is: its package, an environment, or a folder of libraries [default: look for it]
+    /// Where TensorFlow is: its package, an environment, or a directory of libraries [default: look for it]
     #[arg(long, value_name = "DIR")]
     pub(crate) tensorflow: Option<PathBuf>,
     /// Say what would be served, and stop

@@ -5,7 +5,7 @@
 //! even looked at; one of the same name whose leader is gone is replaced, and by one contender alone.
 //! A file that belongs to somebody else, or that others could read, is refused.
 
-use super::folder::{Folder, MountedDirectory};
+use super::file_system::{FileSystem, MountedDirectory};
 use super::{Contact, ContestedLeader, RendezvousError};
 use crate::hint;
 use crate::hint::{Hint, Setting};
@@ -19,7 +19,7 @@ const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Directory {
-    folder: Box<dyn Folder>,
+    folder: Box<dyn FileSystem>,
     file: String,
     ours: Option<String>,
 }
@@ -33,7 +33,7 @@ impl Directory {
 
     /// In a folder that was looked at; its mode.
     pub(crate) fn in_folder(
-        folder: Box<dyn Folder>,
+        folder: Box<dyn FileSystem>,
         mode: u32,
         job: Option<&str>,
         attempt: u32,
@@ -263,7 +263,7 @@ impl Drop for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendezvous::folder::Found;
+    use crate::rendezvous::file_system::Found;
     use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    impl Folder for Remote {
+    impl FileSystem for Remote {
         fn name(&self) -> String {
             "a server".to_owned()
         }

@@ -10,7 +10,7 @@ mod connections;
 pub(crate) mod directory;
 mod endpoints;
 mod exchange;
-pub(crate) mod folder;
+pub(crate) mod file_system;
 mod gather;
 mod join;
 mod join_request;

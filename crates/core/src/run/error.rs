@@ -81,7 +81,7 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// There is no room for the run's own files.
-    #[error("no private folder can be made in {}: {source}", folder.display())]
+    #[error("no private directory can be made in {}: {source}", folder.display())]
     NoPrivateFolder {
         /// Where it was to be.
         folder: PathBuf,

@@ -59,7 +59,7 @@ impl Hinted for NotFound {
         Some(hint!(
             "activate its virtual environment, or give ",
             Setting::Tensorflow.with("DIR"),
-            ", the folder with libtensorflow_cc.so.2"
+            ", the directory with libtensorflow_cc.so.2"
         ))
     }
 }
@@ -171,7 +171,7 @@ impl Search {
                 }
             }
         }
-        self.folders("LD_LIBRARY_PATH and the system's library folders", system_folders(environ))
+        self.folders("LD_LIBRARY_PATH and the system's library directories", system_folders(environ))
     }
 
     fn no(&mut self, place: &str, why: &str) {
@@ -457,7 +457,7 @@ mod tests {
             "VIRTUAL_ENV: not set",
             "CONDA_PREFIX=/no/conda: no tensorflow there",
             "python3, from PATH: asked already",
-            "LD_LIBRARY_PATH and the system's library folders: no tensorflow there",
+            "LD_LIBRARY_PATH and the system's library directories: no tensorflow there",
             "hint: activate",
         ] {
             assert!(text.contains(says), "{says}: {text}");

@@ -244,11 +244,11 @@ fn load_hint(why: &str) -> &'static str {
         || why.contains("undefined symbol: Py")
         || why.contains("undefined symbol: _Py")
     {
-        "a wheel before 2.12 needs its Python's shared library; give its folder in LD_LIBRARY_PATH"
+        "a wheel before 2.12 needs its Python's shared library; give its directory in LD_LIBRARY_PATH"
     } else if why.contains("GLIBC") {
         "this machine is older than that TensorFlow; run it where the wheel was installed"
     } else if why.contains("cannot open shared object file") {
-        "give the folder of what is missing in LD_LIBRARY_PATH"
+        "give the directory of what is missing in LD_LIBRARY_PATH"
     } else {
         "is it made for this machine, and whole?"
     }

@@ -14,7 +14,7 @@ use super::chirp::Chirp;
 use super::submit_directory::{CHIRP_PAUSE, SubmitDirectory};
 use crate::hint;
 use crate::hint::Setting;
-use crate::rendezvous::folder::Folder;
+use crate::rendezvous::file_system::FileSystem;
 use crate::rendezvous::{Contact, KnownLeader, RendezvousError};
 use crate::trace::OrLog;
 use std::io;

@@ -36,7 +36,7 @@ enum CannotSubmit {
     NoLine { line: String },
     #[error("the input {}: there is no such file", file.display())]
     NoInput { file: PathBuf },
-    #[error("the folder for logs {}: {source}", folder.display())]
+    #[error("the directory for logs {}: {source}", folder.display())]
     NoLogs { folder: PathBuf, source: std::io::Error },
 }
 

@@ -1,7 +1,7 @@
 //! The submit directory, reached through chirp: a folder to meet in where no file system is shared.
 
 use super::chirp::{Chirp, Session};
-use crate::rendezvous::folder::{Folder, Found, MAX_FILE, probe_name};
+use crate::rendezvous::file_system::{FileSystem, Found, MAX_FILE, probe_name};
 use crate::trace::OrLog;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl SubmitDirectory {
     }
 }
 
-impl Folder for SubmitDirectory {
+impl FileSystem for SubmitDirectory {
     fn name(&self) -> String {
         format!("submit directory {}, by chirp", self.path.display())
     }

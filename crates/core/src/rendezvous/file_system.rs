@@ -20,7 +20,7 @@ pub(crate) struct Found {
     pub(crate) text: String,
 }
 
-pub(crate) trait Folder: Debug + Send {
+pub(crate) trait FileSystem: Debug + Send {
     /// What to tell people: `directory /shared/job`.
     fn name(&self) -> String;
     fn path(&self) -> &Path;
@@ -74,7 +74,7 @@ impl MountedDirectory {
     }
 }
 
-impl Folder for MountedDirectory {
+impl FileSystem for MountedDirectory {
     fn name(&self) -> String {
         format!("directory {}", self.path.display())
     }

@@ -1,0 +1,44 @@
+//! The protocol, and the protocol with one rule taken away.
+
+/// Which protocol is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// As the code has it.
+    True,
+    /// The meeting file is written over whatever stands there.
+    NoExclusiveCreate,
+    /// The holder of a takeover file does not look again whether the gone leader still stands there.
+    NoSecondLook,
+    /// The name of the meeting file does not tell the attempt.
+    NoAttemptInName,
+    /// A connection that is lost before the roster ends the meeting at once.
+    NoGrace,
+    /// The leader's stop does not reach the others.
+    DroppedStop,
+    /// A publication is taken back without the takeover file.
+    BareRetract,
+    /// A contender renames a file of its own, and not the takeover file.
+    RenamesItsOwn,
+    /// A proposal: a roster's attempt is the sum of all runs, and not the highest of them.
+    SumOfRuns,
+    /// A roster that was still on its way is acted on after the leader was declared lost.
+    LateRoster,
+}
+
+impl Variant {
+    /// What is taken away, in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::True => "the protocol",
+            Variant::NoExclusiveCreate => "no exclusive create",
+            Variant::NoSecondLook => "no second look",
+            Variant::NoAttemptInName => "no attempt in the name",
+            Variant::NoGrace => "no grace for a seat",
+            Variant::DroppedStop => "a dropped stop",
+            Variant::BareRetract => "retract without the takeover file",
+            Variant::RenamesItsOwn => "rename of a file of its own",
+            Variant::SumOfRuns => "the attempt as the sum of runs",
+            Variant::LateRoster => "a roster after the loss",
+        }
+    }
+}

@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit tensorflow python slurm htcondor htcondor-next faults faults-short reference bench
+.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -48,7 +48,7 @@ demo: $(BIN) $(VENV)/ready
 sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit faults-short python tensorflow slurm htcondor
+test: fmt lint unit model faults-short python tensorflow slurm htcondor
 ifneq ($(ROOTLESS),)
 	@echo "LEFT OUT: tests that need namespaces were not run, since this is not root" >&2
 endif
@@ -66,6 +66,10 @@ unit:
 	$(CARGO) test --quiet --doc --locked -p rallypoint
 	# A scheduler that was added by the guide alone
 	$(CARGO) $(TEST) -p rallypoint-cli --locked --features toy-scheduler --test toy
+
+# Every order of steps of a small meeting, and of a job's end: docs/design/model.md
+model:
+	$(CARGO) run --quiet --release --locked -p rallypoint-model
 
 # The libraries of the oldest TensorFlow for the Python that the newest was tried with; the wheel alone
 OLDEST := build/tensorflow-oldest

@@ -89,13 +89,9 @@ impl Agent {
         matches!(self.phase, Phase::Gather(_) | Phase::Lead(_))
     }
 
-    /// True if it takes connections: it listens before it is published.
+    /// True if it takes connections: it listens before it is published (`Searcher::lead` of `rendezvous/search.rs`).
     pub(crate) fn listens(&self) -> bool {
-        match self.phase {
-            Phase::Gather(_) | Phase::Lead(_) => true,
-            Phase::Publish(publish) => publish.may_be_published(),
-            _ => false,
-        }
+        matches!(self.phase, Phase::Publish(_) | Phase::Gather(_) | Phase::Lead(_))
     }
 
     /// Its own member, once it has started.

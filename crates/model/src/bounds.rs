@@ -27,6 +27,8 @@ pub struct Bounds {
     pub counted: bool,
     /// Agents that are killed, alone or with their host.
     pub kills: u8,
+    /// A killed agent's guard takes back what it has published; without guards a host is always lost as a whole.
+    pub guards: bool,
     /// Killed agents that are started again.
     pub restarts: u8,
     /// Connections that break.
@@ -47,6 +49,9 @@ pub struct Bounds {
     pub slow_contenders: u8,
     /// The same for those that take back a publication.
     pub slow_cleaners: u8,
+    /// Others may come between the look at the age of a takeover file and its removal. They can; without this the two are
+    /// one request, so that what else holds can be seen.
+    pub age_race: bool,
     /// A contender that is killed in the middle of a takeover is no excuse for a file that is left.
     pub strict_files: bool,
 }
@@ -62,6 +67,7 @@ impl Bounds {
             ps: true,
             counted: true,
             kills: 0,
+            guards: true,
             restarts: 0,
             breaks: 0,
             half_open: false,
@@ -72,6 +78,7 @@ impl Bounds {
             early: 0,
             slow_contenders: 0,
             slow_cleaners: 0,
+            age_race: false,
             strict_files: false,
         }
     }

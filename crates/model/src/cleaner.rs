@@ -1,7 +1,7 @@
 //! Whoever takes back a publication: the leader at its end, or the guard of one that was killed.
 //! Restates `Directory::retract` and `Directory::retract_for` of `rendezvous/directory.rs`.
 
-use crate::{Files, Id, Variant};
+use crate::{Files, Id, Meeting, Variant};
 
 /// A publication that is being taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,20 +47,24 @@ impl Cleaner {
     }
 
     /// Does the next request; what is left to do then.
-    pub(crate) fn ask(self, files: &mut Files, name: usize, variant: Variant) -> Option<Cleaner> {
+    pub(crate) fn ask(self, files: &mut Files, name: usize, meeting: &Meeting) -> Option<Cleaner> {
         let of = self.of;
         let is_there = files.meeting[name] == Some(of);
         let own = files.takeover(of).is_some_and(|file| file.holder == of);
         let next = match self.step {
             CleanUp::Look if !is_there => return None,
-            CleanUp::Look if variant == Variant::BareRetract => CleanUp::Remove,
+            CleanUp::Look if meeting.variant == Variant::BareRetract => CleanUp::Remove,
             CleanUp::Look => CleanUp::Take { again: false },
             CleanUp::Take { again } => match files.takeover(of) {
                 None => {
                     files.take(of, of);
                     CleanUp::LookAgain
                 }
-                Some(file) if file.old && !again => CleanUp::RemoveOld,
+                Some(file) if file.old && !again && meeting.bounds.age_race => CleanUp::RemoveOld,
+                Some(file) if file.old && !again => {
+                    files.drop_takeover(of);
+                    CleanUp::Take { again: true }
+                }
                 Some(_) if !again => CleanUp::Take { again: true },
                 Some(_) => return None,
             },

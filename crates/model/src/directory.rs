@@ -3,7 +3,7 @@
 //! One step of the model is one request to the file system, so that all others can come between two of them. Temporary
 //! files (`Directory::prepare`) have a name of their own that nobody else looks at: they are left out.
 
-use crate::{Id, Variant};
+use crate::{Id, Meeting, Variant};
 
 /// What stands in the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -107,11 +107,6 @@ pub(crate) enum Published {
 }
 
 impl Publish {
-    /// True once the contact may stand in the meeting file: it listens already.
-    pub(crate) fn may_be_published(self) -> bool {
-        matches!(self, Publish::Release(_) | Publish::Drop(_) | Publish::LastLook)
-    }
-
     /// True if this request reads the meeting file behind a change of one's own.
     pub(crate) fn looks(self) -> bool {
         matches!(self, Publish::LookAgain(_) | Publish::LastLook)
@@ -136,9 +131,10 @@ impl Publish {
         name: usize,
         me: Id,
         stale: bool,
-        variant: Variant,
+        meeting: &Meeting,
     ) -> Option<Published> {
         use Published::{Leads, Next, Not};
+        let variant = meeting.variant;
         Some(match self {
             Publish::Claim if files.meeting[name].is_some() && variant != Variant::NoExclusiveCreate => Not,
             Publish::Claim => {
@@ -151,7 +147,10 @@ impl Publish {
                     let is_blind = variant == Variant::NoSecondLook;
                     Next(if is_blind { Publish::Check(gone) } else { Publish::LookAgain(gone) })
                 }
-                Some(file) if file.old => Next(Publish::RemoveOld(gone)),
+                Some(file) if file.old && meeting.bounds.age_race => Next(Publish::RemoveOld(gone)),
+                Some(file) if file.old => {
+                    return Publish::RemoveOld(gone).ask(files, name, me, stale, meeting);
+                }
                 // It rests, looks and comes back here: nothing changes while the gone one stands there.
                 Some(_) if files.meeting[name] == Some(gone) => return None,
                 Some(_) => Not,

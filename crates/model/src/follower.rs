@@ -32,7 +32,7 @@ impl Meeting {
     pub(crate) fn publish(&self, state: &mut State, me: u8, stale: bool) {
         let Phase::Publish(publish) = state.agents[me as usize].phase else { return };
         let id = state.id(me);
-        let Some(published) = publish.ask(&mut state.files, self.name(me), id, stale, self.variant) else {
+        let Some(published) = publish.ask(&mut state.files, self.name(me), id, stale, self) else {
             return;
         };
         state.agent(me).phase = match published {

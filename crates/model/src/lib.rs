@@ -39,11 +39,17 @@ pub use variant::Variant;
 /// The most agents that a model has.
 pub const MOST: usize = 4;
 
-/// One run of one agent, as a meeting file names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// One run of one agent, as a meeting file names it. It is written `A` for the first agent, `A'` for its second run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     /// Which agent.
     pub agent: u8,
     /// How often it was started before.
     pub run: u8,
+}
+
+impl std::fmt::Debug for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", char::from(b'A' + self.agent), "'".repeat(self.run.into()))
+    }
 }

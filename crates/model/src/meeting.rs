@@ -157,8 +157,8 @@ impl Meeting {
     fn kill(&self, state: &mut State, agent: u8, with_host: bool) {
         state.left.kills -= 1;
         let it = &state.agents[agent as usize];
-        let was_published = it.listens();
-        let cleaner = (was_published && !with_host).then(|| Cleaner::new(state.id(agent)));
+        let may_be_published = it.listens();
+        let cleaner = (may_be_published && !with_host).then(|| Cleaner::new(state.id(agent)));
         let holds = matches!(it.phase, Phase::Publish(publish) if publish.holds().is_some());
         let run = it.run;
         state.hang_up(agent, with_host);
@@ -206,7 +206,7 @@ impl Meeting {
             Action::CleanUp { agent } => {
                 let cleaner = state.agents[agent as usize].cleaner;
                 let name = self.name(agent);
-                let next = cleaner.and_then(|cleaner| cleaner.ask(&mut state.files, name, self.variant));
+                let next = cleaner.and_then(|cleaner| cleaner.ask(&mut state.files, name, self));
                 state.agent(agent).cleaner = next;
             }
             Action::Age { gone } => self.age(state, gone),

@@ -91,9 +91,9 @@ impl Seats {
     pub(crate) fn roster(&self, meeting: &Meeting, leader: Id) -> Option<Roster> {
         let bounds = &meeting.bounds;
         let mut owners = [None; MOST];
-        for rank in 0..bounds.world as usize {
-            let Seat::Taken(owner) = self.seats[rank] else { return None };
-            owners[rank] = Some(owner);
+        for (owner, seat) in owners.iter_mut().zip(self.seats).take(bounds.world.into()) {
+            let Seat::Taken(id) = seat else { return None };
+            *owner = Some(id);
         }
         let runs = owners.iter().flatten().map(|owner| owner.run);
         let runs = match meeting.variant {

@@ -13,7 +13,7 @@ impl Meeting {
                     let mut files = state.files.clone();
                     let id = state.id(agent);
                     // One that waits for another's takeover file does not count as progress.
-                    if publish.ask(&mut files, self.name(agent), id, false, self.variant).is_some() {
+                    if publish.ask(&mut files, self.name(agent), id, false, self).is_some() {
                         actions.push(Action::Publish { agent, stale: false });
                     }
                 }
@@ -90,8 +90,10 @@ impl Meeting {
         let left = &state.left;
         for (agent, it) in (0..).zip(&state.agents) {
             if left.kills > 0 && it.is_alive() {
-                actions.push(Action::Kill { agent, with_host: false });
                 actions.push(Action::Kill { agent, with_host: true });
+                if self.bounds.guards {
+                    actions.push(Action::Kill { agent, with_host: false });
+                }
             }
             // The guard is the process that the scheduler has started: while it cleans up, nobody starts it again.
             if left.restarts > 0 && it.phase == Phase::Dead && it.cleaner.is_none() {
@@ -138,9 +140,7 @@ impl Meeting {
                     actions.push(Action::Look { agent, stale: false, cut: true });
                 }
             }
-            Phase::Publish(publish)
-                if is_stale && self.bounds.looks == Looks::All && publish.looks() =>
-            {
+            Phase::Publish(publish) if is_stale && self.bounds.looks == Looks::All && publish.looks() => {
                 actions.push(Action::Publish { agent, stale: true });
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! A path to a broken property, in words: one line per step.
 
-use crate::{Action, Id, Meeting, Phase, State};
+use crate::{Action, Meeting, Phase, State};
 use stateright::{Model, Path};
 
 /// The steps to the first state that breaks this property. The checker goes on for a while after it has found one, so
@@ -18,17 +18,9 @@ pub(crate) fn steps(meeting: &Meeting, property: &str, path: Path<State, Action>
     steps
 }
 
-fn id(id: Id) -> String {
-    format!("{}{}", name(id.agent), "'".repeat(id.run as usize))
-}
-
-fn name(agent: u8) -> char {
-    char::from(b'A' + agent)
-}
-
 /// What happens in this state by this step.
 fn told(state: &State, action: Action) -> String {
-    let who = |agent: u8| id(state.id(agent));
+    let who = |agent: u8| format!("{:?}", state.id(agent));
     match action {
         Action::Look { agent, stale, cut } => {
             let how = if stale { ", and sees what stood there before" } else { "" };
@@ -41,33 +33,35 @@ fn told(state: &State, action: Action) -> String {
             format!("{} publishes itself: {publish:?}{stale}", who(agent))
         }
         Action::CleanUp { agent } => match state.agents[agent as usize].cleaner {
-            Some(cleaner) => format!("{} is taken back: {:?}", id(cleaner.of), cleaner.step),
+            Some(cleaner) => format!("{:?} is taken back: {:?}", cleaner.of, cleaner.step),
             None => String::new(),
         },
-        Action::Age { gone } => format!("the takeover file of {} is too old", id(gone)),
+        Action::Age { gone } => format!("the takeover file of {gone:?} is too old"),
         Action::Take { at, member, leader } => {
-            let word = state.connections[at].up.first();
-            format!("{} takes {word:?} of {}", who(leader), name(member))
+            let word = state.connections[at].up[0];
+            format!("{} takes {word:?} of {}", who(leader), who(member))
         }
         Action::Hear { at, member, leader } => {
-            let word = state.connections[at].down.first();
-            format!("{} hears {word:?} of {}", who(member), name(leader))
+            let word = state.connections[at].down[0];
+            format!("{} hears {word:?} of {}", who(member), who(leader))
         }
         Action::Break { member, leader, .. } => {
-            format!("the connection of {} and {} breaks", name(member), name(leader))
+            format!("the connection of {} and {} breaks", who(member), who(leader))
         }
         Action::MemberLost { member, leader, .. } => {
-            format!("{} notices that {} is gone", name(leader), name(member))
+            format!("{} notices that {} is gone", who(leader), who(member))
         }
         Action::LeaderLost { member, leader, .. } => {
-            format!("{} notices that its leader {} is gone", name(member), name(leader))
+            format!("{} notices that its leader {} is gone", who(member), who(leader))
         }
         Action::End { agent, well } => format!("the member of {} ends, well: {well}", who(agent)),
-        Action::GraceOver { leader, rank, .. } => format!("the grace of rank {rank} is over for {}", who(leader)),
+        Action::GraceOver { leader, rank, .. } => {
+            format!("the grace of rank {rank} is over for {}", who(leader))
+        }
         Action::TimeOver { agent, .. } => format!("the time to meet is over for {}", who(agent)),
         Action::GiveUp { leader, .. } => format!("{} gives up on those that are silent", who(leader)),
         Action::Kill { agent, with_host: true } => format!("{} is killed with its host", who(agent)),
         Action::Kill { agent, with_host: false } => format!("{} is killed", who(agent)),
-        Action::Restart { agent } => format!("{} is started again", name(agent)),
+        Action::Restart { agent } => format!("{} is started again", who(agent)),
     }
 }

@@ -1,0 +1,32 @@
+//! The checker finds what it has to find. Large models are checked in release builds only: `make model`.
+
+use rallypoint_model::{Case, findings, protocol, variants};
+
+fn check(cases: Vec<Case>) {
+    for case in cases {
+        let checked = case.check();
+        assert!(checked.is(case.expect), "{}: {:?} is expected, found {checked:#?}", case.name, case.expect);
+    }
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "large: make model")]
+fn the_protocol_holds() {
+    check(protocol());
+}
+
+#[test]
+fn the_protocol_holds_with_few_faults() {
+    check(protocol().into_iter().take(3).collect());
+}
+
+#[test]
+fn every_variant_is_rejected() {
+    check(variants());
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "large: make model")]
+fn what_the_protocol_does_not_hold_is_known() {
+    check(findings());
+}

@@ -97,7 +97,7 @@ pub(crate) struct Standing {
 
 /// The state of a running job.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     roles: Vec<Role>,
     deciders: Vec<bool>,
     rules: Rules,
@@ -143,7 +143,7 @@ impl Until {
 
 impl Job {
     /// A job whose members are all about to start; `None` if nobody could ever decide its end.
-    pub fn new(plan: &Plan, rules: Rules) -> Option<Job> {
+    pub(crate) fn new(plan: &Plan, rules: Rules) -> Option<Job> {
         let roles: Vec<Role> = plan.members().iter().map(|member| member.role.clone()).collect();
         let deciders = rules.until.deciders(&roles);
         deciders.contains(&true).then(|| Job {

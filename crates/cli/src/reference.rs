@@ -200,12 +200,13 @@ Fields that several events have:
 
 ## The order
 
-`gathered` where members meet, then `roster` and `begun`; per member `started`, `listening` where it listens on its port,
-and one of `finished`, `failed` or `stopped`; `restarted` and a new `started` come between. `over` is the last
-line. If the members did not all meet, nothing is written. If the agent that writes was killed, `over` is missing.
+Where members meet, `waiting` and `came` from the moment on that the leader is known, then `gathered`. Then `roster` and
+`begun`; per member `started`, `listening` where it listens on its port, and one of `finished`, `failed` or `stopped`;
+`restarted` and a new `started` come between. `over` is the last line. It is missing if the members did not all meet, or if
+the agent that writes was killed.
 
-Some events never stand in the file: those before all have come, those of an agent that follows, and what comes after the
-end. They are on the terminal, and `Run::start` of the Rust library tells them, without `time` and `attempt`.
+Some events never stand in the file: those before a leader is known, those of an agent that follows, and what comes after
+the end. They are on the terminal, and `Run::start` of the Rust library tells them, without `time` and `attempt`.
 "#;
 
 fn events() -> String {
@@ -231,7 +232,7 @@ fn events() -> String {
     page
 }
 
-/// The file is opened when all have met, by the agent that decides, and closed with `over`.
+/// The file is opened by the agent that decides, once it is known who that is, and closed with `over`.
 fn is_only_told(event: &RunEvent) -> bool {
     matches!(
         event,
@@ -239,15 +240,9 @@ fn is_only_told(event: &RunEvent) -> bool {
             | RunEvent::RanBefore { .. }
             | RunEvent::Searching { .. }
             | RunEvent::LeaderGone { .. }
-            | RunEvent::Waiting { .. }
-            | RunEvent::Came { .. }
-            | RunEvent::LostWhileWaiting { .. }
-            | RunEvent::Refused { .. }
             | RunEvent::LeaderSilent { .. }
             | RunEvent::LeaderLost { .. }
             | RunEvent::AttemptOver { .. }
-            | RunEvent::StepStarting { .. }
-            | RunEvent::Note { .. }
             | RunEvent::Joined { .. }
             | RunEvent::LeaderLostWhileRunning { .. }
             | RunEvent::Requeued { .. }

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 
 /// Something that has happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RunEvent {
     /// This agent looks for the others.
@@ -364,7 +364,8 @@ pub struct Figures {
 #[derive(Serialize)]
 struct Line<'a> {
     time: f64,
-    attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
     #[serde(flatten)]
     event: &'a RunEvent,
 }
@@ -373,6 +374,8 @@ impl RunEvent {
     /// As `--events` writes it: a JSON object on one line, with the time and the scheduler's attempt.
     pub fn line(&self, time: SystemTime, attempt: u32) -> serde_json::Result<String> {
         let time = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
+        // The last one tells the attempt itself.
+        let attempt = (!matches!(self, RunEvent::Over(_))).then_some(attempt);
         serde_json::to_string(&Line { time, attempt, event: self })
     }
 

@@ -42,7 +42,7 @@ fn while_meeting(event: &RunEvent) -> Option<&'static str> {
             "The leader is lost before all had come; those that have come meet again."
         }
         RunEvent::AttemptOver { .. } => {
-            "The attempt that ran when this agent came has ended without it; `meets-again` tells whether it meets the others for the next one."
+            "The attempt that ran when this agent came has ended without it; `meets_again` tells whether it meets the others for the next one."
         }
         RunEvent::StepStarting { .. } => "The scheduler's launcher is being started with this command.",
         RunEvent::Gathered { .. } => "All `world` members have come; the leader waited `seconds`.",
@@ -91,7 +91,7 @@ fn while_running(event: &RunEvent) -> Option<&'static str> {
             "Some of the members that decide the end have finished, and others run on; told every minute."
         }
         RunEvent::Silent(_) => {
-            "Nobody has written anything for `silent` seconds (after a minute, then 5, then 30 minutes): what is known of the members, and what it may be, the likeliest first. `listening` and `not-listening` are null where the framework's members do not listen."
+            "Nobody has written anything for `silent` seconds (after a minute, then 5, then 30 minutes): what is known of the members, and what it may be, the likeliest first. `listening` and `not_listening` are null where the framework's members do not listen."
         }
         _ => return None,
     })
@@ -100,7 +100,7 @@ fn while_running(event: &RunEvent) -> Option<&'static str> {
 fn at_the_end(event: &RunEvent) -> Option<&'static str> {
     Some(match event {
         RunEvent::Lingering { .. } => {
-            "All were asked to end, and these have not; they are killed in `kill-in` seconds. `interrupted` if the job ends because of a signal."
+            "All were asked to end, and these have not; they are killed in `kill_in` seconds. `interrupted` if the job ends because of a signal."
         }
         RunEvent::OutputLost { .. } => {
             "Bytes of a member's output, of a log file or of these events could not be written: `bytes` so far, of `path` (with `on HOST` where another agent has told it). At once for each path, then with `\"again\":true` at most every 30 s."
@@ -109,7 +109,7 @@ fn at_the_end(event: &RunEvent) -> Option<&'static str> {
             "The end of what members wrote could not be shown: whoever reads it has stopped, or is too slow."
         }
         RunEvent::NoStandIn { .. } => {
-            "No server keeps the address of a member alive that has finished; `not-found` if no TensorFlow was found."
+            "No server keeps the address of a member alive that has finished; `not_found` if no TensorFlow was found."
         }
         RunEvent::LeftBehind { .. } => "Processes that members had left behind were ended.",
         RunEvent::Requeued { .. } => {

@@ -109,7 +109,6 @@ class Job:
         for source, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             if source is not None:
                 readers.append(threading.Thread(target=pump, args=(source, sink), daemon=True))
-        _living.add(self)
         for thread in (*readers, threading.Thread(target=self._see_out, args=(readers,), daemon=True)):
             thread.name = f"rallypoint-{self.pid}"
             thread.start()
@@ -202,6 +201,8 @@ class Job:
 
     def _see_out(self, readers: Sequence[threading.Thread]) -> None:
         """Waits for the end, in a thread of its own."""
+        # Not before: whoever is interrupted while it starts a job has no handle, and nobody would tell of the end.
+        _living.add(self)
         code: Optional[int] = None
         try:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -315,7 +316,13 @@ def launch(
     finally:
         theirs.close()
         os.close(writing)
-    return Job(process, ours, reading, Record(tolerated))
+    try:
+        return Job(process, ours, reading, Record(tolerated))
+    except BaseException:
+        # A Ctrl-C at this very moment, or no more threads: nobody has the handle, so the job ends.
+        ours.shutdown(socket.SHUT_RDWR)
+        process.wait()
+        raise
 
 
 def destination(stream: Optional[TextIO], number: int) -> Optional[int]:

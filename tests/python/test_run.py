@@ -235,6 +235,21 @@ def test_the_job_outlives_the_thread_that_has_started_it(marked: Marked) -> None
     assert jobs[0].wait(timeout=LIMIT).verdict == "interrupted" and marked.noted()[-1] == "saved"
 
 
+def test_who_is_interrupted_while_it_starts_a_job_has_none(marked: Marked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handle is lost at that moment: the job must not go on without one, nor the end of Python wait for it."""
+
+    class Interrupted(_run.Job):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            marked.wait_until_ready()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_run, "Job", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rallypoint.run(marked.command, workers=1, env=marked.env)
+    assert not marked.living() and marked.noted() == ["ready", "asked", "saved"]
+
+
 def test_variables_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAKEN_AWAY", "1")
     shown = io.StringIO()
@@ -535,10 +550,13 @@ def test_ctrl_c_at_a_terminal(marked: Marked, tmp_path: Path, tostop: bool) -> N
 def test_a_ctrl_c_that_python_catches_is_not_the_jobs(marked: Marked, tmp_path: Path) -> None:
     """The terminal signals its foreground group, in which the command must not be."""
     script = """
-        import signal, sys, rallypoint
-        job = rallypoint.start(sys.argv[1:], workers=1)
+        import signal, sys, time, rallypoint
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            signal.pause()
+            job = rallypoint.start(sys.argv[1:], workers=1)
+            print("waiting", flush=True)
+            while True:
+                time.sleep(0.05)
         except KeyboardInterrupt:
             print("caught", flush=True)
         try:
@@ -548,6 +566,7 @@ def test_a_ctrl_c_that_python_catches_is_not_the_jobs(marked: Marked, tmp_path: 
     """
     terminal = Terminal(tmp_path, script, marked.command, marked.env)
     marked.wait_until_ready()
+    wait_for("Python to wait", lambda: b"waiting" in terminal.shown, running=[terminal.process])
     os.write(terminal.master, b"\x03")
     shown = terminal.end()
     assert "caught" in shown and "still there" in shown, shown
@@ -592,8 +611,8 @@ def test_a_python_that_is_killed_takes_its_job_along(marked: Marked, programs: A
 def test_a_job_that_stands_still_ends_with_its_python_too(marked: Marked, programs: Any) -> None:
     process = programs.start(
         """
-        import os, signal, sys, rallypoint
-        job = rallypoint.start(sys.argv[1:], workers=1)
+        import sys, rallypoint
+        job = rallypoint.start(sys.argv[1:], workers=1, quiet=True)
         print(job.pid, flush=True)
         job.wait()
         """,
@@ -616,7 +635,7 @@ def test_forked_children_do_not_keep_the_job_of_a_killed_python(marked: Marked, 
     process = programs.start(
         """
         import os, signal, sys, rallypoint
-        job = rallypoint.start(sys.argv[1:], workers=1)
+        job = rallypoint.start(sys.argv[1:], workers=1, quiet=True)
         child = os.fork()
         if child == 0:
             signal.pause()

@@ -435,3 +435,30 @@ fn a_leader_that_is_only_suspended_is_not_replaced() {
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
 }
+
+#[test]
+fn a_leader_listens_only_where_it_is_told_to() {
+    let scratch = Scratch::new("listen");
+    let meeting = scratch.path("meeting");
+    let go = scratch.path("go");
+    let script = format!("while [ ! -e {go} ]; do sleep 0.05; done");
+    let args = ["--workers", "2", "--meet", &meeting, "--listen", "127.0.0.2"];
+    let leader = Job::here(&args).script(&script).start();
+    let contact: serde_json::Value = job::wait_for("the meeting file", || {
+        let file = std::fs::read_dir(&meeting).ok()?.flatten().next()?;
+        serde_json::from_str(&std::fs::read_to_string(file.path()).ok()?).ok()
+    });
+    assert_eq!(contact["addresses"], serde_json::json!(["127.0.0.2"]));
+    let port = u16::try_from(contact["port"].as_u64().unwrap()).unwrap();
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "it listens elsewhere too");
+    let member = Job::here(&args).script(&script).start();
+    member.member_pids(1);
+    std::fs::write(&go, "").unwrap();
+    for job in [leader, member] {
+        let run = job.wait();
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let run = Job::here(&["--workers", "2", "--meet", &meeting, "--listen", "nosuch0"]).script("true").run();
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("nosuch0"), "{}", run.stderr);
+}

@@ -85,6 +85,7 @@ fn asked_for(args: &RunArgs, environ: &Environ) -> Result<Run, Failure> {
         .rank(meet.rank)
         .job_name(meet.job.clone())
         .meet_timeout(meet.meet_timeout)
+        .listen(settings::listen(meet.listen.as_deref())?)
         .rallypoint(std::env::current_exe()?, as_launched())
         .launched(args.launched)
         .launcher_options(args.job.srun_args.clone())

@@ -9,6 +9,7 @@ use crate::rendezvous::address::Address;
 use crate::rendezvous::directory::Directory;
 use crate::rendezvous::{Key, Meeting, RendezvousError, WayToMeet};
 use crate::variables as var;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub struct PlaceRequest {
     pub job: Option<String>,
     /// How long to wait for all to come.
     pub timeout: Duration,
+    /// Where this agent listens if it leads; everywhere otherwise.
+    pub listen: Option<IpAddr>,
 }
 
 /// What a scheduler's way to meet is made from.
@@ -154,7 +157,7 @@ pub fn place(request: &PlaceRequest, environ: &Environ, plan: &Plan) -> Result<O
             None => WayToMeet::contested(meet.directory(Path::new(text))?),
         }),
     };
-    let meeting = Meeting { rank: request.rank, key, timeout: request.timeout, job };
+    let meeting = Meeting { rank: request.rank, key, timeout: request.timeout, job, listen: request.listen };
     Ok(way.map(|way| Place { way, meeting }))
 }
 

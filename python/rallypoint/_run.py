@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, Mapping, Optional, Sequence, Set, TextIO, Tuple, Union
 
@@ -45,6 +46,8 @@ KEPT = 10_000
 LONGEST_LINE = 1 << 16
 # Pipes close with the job; one that somebody else holds open, a process that was forked in between, is given up.
 LAST_WORDS = 2.0
+# A Ctrl-C that comes just before Python begins to wait is heard when it stops waiting: so it never waits for longer.
+HEARS = 0.5
 # How far two SIGINT are apart. The command takes two within 0.1 s for one, and the first half second after a SIGTERM for
 # the same wish; so there are some more of them.
 ANOTHER_WISH = 0.3
@@ -75,7 +78,7 @@ class Events:
         while True:
             with self._changed:
                 while self._count == read and not self._complete:
-                    self._changed.wait()
+                    self._changed.wait(HEARS)
                 gone = self._count - len(self._kept)
                 news = list(itertools.islice(self._kept, max(0, read - gone), None))
             if gone > read:
@@ -131,7 +134,7 @@ class Job:
         Ctrl-C asks the job to end and waits for that, a second one kills it; then `KeyboardInterrupt` goes on.
         """
         try:
-            ended = self._ended.wait(timeout)
+            ended = self._ends_within(timeout)
         except KeyboardInterrupt:
             self._end()
             raise
@@ -171,13 +174,20 @@ class Job:
         return f"<Job {self.pid}, ended with {self._code}>"
 
     def _end(self) -> None:
-        self.stop()
         try:
+            self.stop()
             # Not for ever: the command keeps the grace, and its guard a limit beyond that.
-            self._ended.wait()
+            self._ends_within(None)
         except KeyboardInterrupt:
             self.kill()
-            self._ended.wait()
+            self._ends_within(None)
+
+    def _ends_within(self, timeout: Optional[float]) -> bool:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._ended.wait(HEARS if until is None else max(0.0, min(HEARS, until - time.monotonic()))):
+            if until is not None and time.monotonic() >= until:
+                return False
+        return True
 
     def _signal(self, number: int) -> None:
         with self._signals:

@@ -634,10 +634,14 @@ def test_forked_children_do_not_keep_the_job_of_a_killed_python(marked: Marked, 
     """Workers of multiprocessing have all descriptors of their parent."""
     process = programs.start(
         """
-        import os, signal, sys, rallypoint
+        import os, signal, sys, warnings, rallypoint
+        # Python tells that a fork beside threads is no good idea, and it is common all the same.
+        warnings.simplefilter("ignore")
         job = rallypoint.start(sys.argv[1:], workers=1, quiet=True)
         child = os.fork()
         if child == 0:
+            os.close(1)
+            os.close(2)
             signal.pause()
         print(child, flush=True)
         job.wait()

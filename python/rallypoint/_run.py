@@ -197,7 +197,7 @@ class Job:
 
     def _result(self) -> Outcome:
         elsewhere = (0, LEADER_LOST, MEMBER_LOST, INTERRUPTED, AGENT_LOST)
-        if self._told and not self._record.seen and self._code not in elsewhere:
+        if self._told and not self._record.begun and self._code not in elsewhere:
             raise RunError(self._told, self._code)
         return self._record.outcome(self._code, self._asked)
 

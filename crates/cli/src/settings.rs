@@ -110,12 +110,10 @@ pub(crate) fn addressing(args: &AddressArgs) -> Result<Addressing, Failure> {
 /// Where a leader listens: an address, or that of an interface or in a network.
 pub(crate) fn listen(place: Option<&str>) -> Result<Option<IpAddr>, Failure> {
     let Some(place) = place else { return Ok(None) };
-    if let Ok(address) = place.parse() {
-        return Ok(Some(address));
-    }
-    let choice = match place.contains('/') {
-        true => Choice::Network(place.parse()?),
-        false => Choice::Interface(place.to_owned()),
+    let choice = match place.parse() {
+        Ok(address) => Choice::Address(address),
+        Err(_) if place.contains('/') => Choice::Network(place.parse()?),
+        Err(_) => Choice::Interface(place.to_owned()),
     };
     Ok(Some(network::own_address(&choice)?))
 }

@@ -458,7 +458,22 @@ fn a_leader_listens_only_where_it_is_told_to() {
         let run = job.wait();
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
-    let run = Job::here(&["--workers", "2", "--meet", &meeting, "--listen", "nosuch0"]).script("true").run();
-    assert_eq!(run.code, 2, "{}", run.stderr);
-    assert!(run.stderr.contains("nosuch0"), "{}", run.stderr);
+    for wrong in ["nosuch0", "192.0.2.99", "203.0.113.0/24"] {
+        let run = Job::here(&["--workers", "2", "--meet", &meeting, "--listen", wrong]).script("true").run();
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(wrong), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn what_is_neither_an_address_nor_a_directory_is_refused() {
+    let scratch = Scratch::new("no-address");
+    for wrong in ["localhost:99999", "node:http"] {
+        let run = Job::here(&["--workers", "2", "--meet", wrong]).script("true").run();
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(&format!("or ./{wrong} for a directory")), "{}", run.stderr);
+    }
+    let named = format!("{}/a:b", scratch.path(""));
+    let run = Job::here(&["--workers", "1", "--meet", &named]).script("true").run();
+    assert_eq!(run.code, 0, "{}", run.stderr);
 }

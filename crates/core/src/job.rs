@@ -265,6 +265,8 @@ impl Job {
         let allowed = self.rules.restarts.get(&self.roles[at]).copied().unwrap_or(0);
         if !success && !self.stopping && !lost && !asks && self.members[at].restarts < allowed {
             self.members[at].restarts += 1;
+            // The next process may never come to be.
+            self.members[at].pid = None;
             return vec![Action::Restart(rank)];
         }
         self.alive[at] = false;

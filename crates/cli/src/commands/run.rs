@@ -151,7 +151,7 @@ fn refuse(findings: &[Finding]) -> Exit {
         let problem = format!("{}: {}", finding.file, finding.problem);
         voice::say_last(complaint(&problem, Some(&finding.fix)));
     }
-    Exit::Findings
+    Exit::BadInput
 }
 
 fn port_choice(args: &RunArgs) -> PortChoice {

@@ -309,7 +309,8 @@ impl Run {
     pub fn plan(&self, environ: &Environ) -> Result<Plan, RunError> {
         let allocation = scheduler::allocation(environ, self.on, &self.job.roles)?;
         // How many tasks the step will have, and where, is up to the launcher's options; its tasks will know.
-        let plan = match allocation.me.is_none() && !self.launcher_options.is_empty() {
+        let is_launched = allocation.me.is_none() && !allocation.scheduler.is_plain_machine();
+        let plan = match is_launched && !self.launcher_options.is_empty() {
             true => Plan::foreseen(allocation, &self.job)?,
             false => Plan::new(allocation, &self.job)?,
         };

@@ -124,7 +124,7 @@ pub(crate) fn python(environ: &Environ) -> Option<PathBuf> {
 pub fn find(given: Option<&Path>, command: &[OsString], environ: &Environ) -> Result<Found, NotFound> {
     let mut search = Search { looked: Vec::new(), asked: Vec::new() };
     if let Some(given) = given {
-        let place = format!("as given, {}", given.display());
+        let place = format!("the place that was given, {}", given.display());
         return search.folders(&place, given_folders(given)).ok_or(NotFound { looked: search.looked });
     }
     search.everywhere(command, environ).ok_or(NotFound { looked: search.looked })

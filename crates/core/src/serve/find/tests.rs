@@ -66,7 +66,10 @@ fn a_given_folder_may_be_any_of_those_around_the_libraries() {
     }
     assert_eq!(version_beside(&package).as_deref(), Some("2.21.0"));
     let error = find(Some(&scratch.0), &[], &nothing).unwrap_err().to_string();
-    assert!(error.contains(&format!("as given, {}: no tensorflow there", scratch.0.display())), "{error}");
+    assert!(
+        error.contains(&format!("the place that was given, {}: no tensorflow there", scratch.0.display())),
+        "{error}"
+    );
 }
 
 #[test]

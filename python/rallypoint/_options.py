@@ -29,6 +29,7 @@ class Options(TypedDict, total=False):
     meet: Optional[Path]
     rank: Optional[int]
     meet_timeout: Union[float, str, None]
+    listen: Optional[str]
     job: Optional[str]
     # Where they listen
     port_base: Optional[int]

@@ -157,14 +157,15 @@ class Record:
         self.tolerated = tolerated
         self.members: Dict[int, MemberOutcome] = {}
         self.attempt = 0
-        self.seen = False
+        self.begun = False
+        """All have come, and the members start."""
         self.over: Optional[Event] = None
         self.failed: Optional[int] = None
         """The rank of the first failure that ends the job."""
         self.failed_at_all: Optional[int] = None
 
     def add(self, event: Event) -> None:
-        self.seen = True
+        self.begun |= event.name in ("roster", "over")
         self.attempt = event.attempt
         fields = event.fields
         for entry in fields.get("members", ()) if event.name == "roster" else ():

@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Iterator, List, Mapping, Optional, Sequence, Set, TextIO, Tuple, Union
 
@@ -45,6 +46,8 @@ KEPT = 10_000
 LONGEST_LINE = 1 << 16
 # Pipes close with the job; one that somebody else holds open, a process that was forked in between, is given up.
 LAST_WORDS = 2.0
+# A Ctrl-C that comes just before Python begins to wait is heard when it stops waiting: so it never waits for longer.
+HEARS = 0.5
 # How far two SIGINT are apart. The command takes two within 0.1 s for one, and the first half second after a SIGTERM for
 # the same wish; so there are some more of them.
 ANOTHER_WISH = 0.3
@@ -75,7 +78,7 @@ class Events:
         while True:
             with self._changed:
                 while self._count == read and not self._complete:
-                    self._changed.wait()
+                    self._changed.wait(HEARS)
                 gone = self._count - len(self._kept)
                 news = list(itertools.islice(self._kept, max(0, read - gone), None))
             if gone > read:
@@ -109,7 +112,6 @@ class Job:
         for source, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             if source is not None:
                 readers.append(threading.Thread(target=pump, args=(source, sink), daemon=True))
-        _living.add(self)
         for thread in (*readers, threading.Thread(target=self._see_out, args=(readers,), daemon=True)):
             thread.name = f"rallypoint-{self.pid}"
             thread.start()
@@ -132,7 +134,7 @@ class Job:
         Ctrl-C asks the job to end and waits for that, a second one kills it; then `KeyboardInterrupt` goes on.
         """
         try:
-            ended = self._ended.wait(timeout)
+            ended = self._ends_within(timeout)
         except KeyboardInterrupt:
             self._end()
             raise
@@ -172,13 +174,20 @@ class Job:
         return f"<Job {self.pid}, ended with {self._code}>"
 
     def _end(self) -> None:
-        self.stop()
         try:
+            self.stop()
             # Not for ever: the command keeps the grace, and its guard a limit beyond that.
-            self._ended.wait()
+            self._ends_within(None)
         except KeyboardInterrupt:
             self.kill()
-            self._ended.wait()
+            self._ends_within(None)
+
+    def _ends_within(self, timeout: Optional[float]) -> bool:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._ended.wait(HEARS if until is None else max(0.0, min(HEARS, until - time.monotonic()))):
+            if until is not None and time.monotonic() >= until:
+                return False
+        return True
 
     def _signal(self, number: int) -> None:
         with self._signals:
@@ -188,7 +197,7 @@ class Job:
 
     def _result(self) -> Outcome:
         elsewhere = (0, LEADER_LOST, MEMBER_LOST, INTERRUPTED, AGENT_LOST)
-        if self._told and not self._record.seen and self._code not in elsewhere:
+        if self._told and not self._record.begun and self._code not in elsewhere:
             raise RunError(self._told, self._code)
         return self._record.outcome(self._code, self._asked)
 
@@ -202,6 +211,8 @@ class Job:
 
     def _see_out(self, readers: Sequence[threading.Thread]) -> None:
         """Waits for the end, in a thread of its own."""
+        # Not before: whoever is interrupted while it starts a job has no handle, and nobody would tell of the end.
+        _living.add(self)
         code: Optional[int] = None
         try:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -315,7 +326,13 @@ def launch(
     finally:
         theirs.close()
         os.close(writing)
-    return Job(process, ours, reading, Record(tolerated))
+    try:
+        return Job(process, ours, reading, Record(tolerated))
+    except BaseException:
+        # A Ctrl-C at this very moment, or no more threads: nobody has the handle, so the job ends.
+        ours.shutdown(socket.SHUT_RDWR)
+        process.wait()
+        raise
 
 
 def destination(stream: Optional[TextIO], number: int) -> Optional[int]:

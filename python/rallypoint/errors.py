@@ -75,7 +75,9 @@ class RunError(RallypointError):
     """The job was not started; `code` is the command's exit code."""
 
     def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
+        # The command has written both on lines of their own; they come as one text.
+        problem, found, hint = text.partition("; hint: ")
+        super().__init__(problem, hint=hint if found else None)
         self.code = code
 
     def __reduce__(self) -> Tuple[Any, ...]:

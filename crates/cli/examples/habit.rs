@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+// A list, one arm per habit, however long.
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let only: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -5,18 +5,26 @@
 use crate::args::Args;
 use crate::exit::Exit;
 use clap::{Arg, Command, CommandFactory};
+use rallypoint::event::{RunEvent, samples};
 use rallypoint::framework::FRAMEWORKS;
 use rallypoint::outcome::OwnCode;
 use rallypoint::scheduler::SCHEDULERS;
 use rallypoint::variables::{Family, Use, of};
 use std::fmt::Write;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 const GENERATED: &str = "<!-- Generated from the code; see crates/cli/src/reference.rs. -->\n\n";
 
 #[test]
 fn pages_are_current() {
-    for (name, page) in [("cli.md", cli()), ("variables.md", variables()), ("exit-codes.md", exit_codes())] {
+    let pages = [
+        ("cli.md", cli()),
+        ("variables.md", variables()),
+        ("exit-codes.md", exit_codes()),
+        ("events.md", events()),
+    ];
+    for (name, page) in pages {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
         if std::env::var_os("UPDATE_REFERENCE").is_some() {
             std::fs::write(&file, &page).unwrap();
@@ -139,4 +147,106 @@ fn exit_codes() -> String {
         _ = writeln!(page, "| {} | {} |", own.code(), rallypoint_english::meaning(own));
     }
     page
+}
+
+/// What all events have in common; a section for each follows.
+const EVENTS: &str = r#"# Events
+
+`rallypoint run --events FILE` appends a JSON object per line to FILE, each in one write, as things happen. All
+members on one machine have one file. Where members meet, the leader writes it for everyone, and a follower's own
+`--events` does nothing. A file that cannot be opened is an error before anything starts (197); a line that
+cannot be written later is left out, since a full disk is no reason to stop training; it is told at once, and at the
+end the job has failed with 199 unless `--log-errors ignore` is given. A thread writes the file: one that
+hangs holds up nobody. FILE may be a pipe that is open already, `/dev/fd/7`; members do not inherit it.
+
+**Versions.** Events and fields may be added. A reader ignores what it does not know.
+
+Every line has:
+
+| field | meaning |
+|---|---|
+| `time` | seconds since 1970, by the clock of the machine that writes |
+| `attempt` | the scheduler's attempt, from 0; members that `--restart` starts again do not count |
+| `event` | one of those below |
+
+Fields that several events have:
+
+| field | meaning |
+|---|---|
+| `rank`, `role`, `index` | the member |
+| `host` | its host, `?` or null if unknown |
+| `seconds` | how long its process ran; 0 if it was never started or its agent was lost |
+| `peak_kib` | the most memory its process had, or one of the children it waited for; 0 if unknown |
+| `end` | how it ended: one of those below |
+| `code` | an [exit code](exit-codes.md) |
+| `why` | what the system or the other side said |
+| `waited`, `limit` | how much of a wait is over, and how long it may take, in seconds |
+| `{"named":[...],"more":0}` | some members: the first eight by name, and how many more there are |
+
+| `end` | meaning |
+|---|---|
+| `{"exited":3}` | its exit code |
+| `{"killed":9}` | the signal that ended it |
+| `{"not-started":"..."}` | it could not be started; why |
+| `{"lost":"..."}` | its agent is gone; why |
+| `{"agent-failed":{"code":197,"why":"..."}}` | its agent has failed before it could start it: with which of rallypoint's own codes, and why |
+
+| `verdict` | meaning |
+|---|---|
+| `"success"` | all who decide have ended with 0 |
+| `{"failed":{"rank":1,"pid":4711,"ended":{...}}}` | the first failure: whose it is, and how it ended |
+| `{"interrupted":2}` | the signal that ended the job |
+| `"output-lost"` | all went well, but output could not be written |
+
+## The order
+
+Where members meet, `waiting` and `came` from the moment on that the leader is known, then `gathered`. Then `roster` and
+`begun`; per member `started`, `listening` where it listens on its port, and one of `finished`, `failed` or `stopped`;
+`restarted` and a new `started` come between. `over` is the last line. It is missing if the members did not all meet, or if
+the agent that writes was killed.
+
+Some events never stand in the file: those before a leader is known, those of an agent that follows, and what comes after
+the end. They are on the terminal, and `Run::start` of the Rust library tells them, without `time` and `attempt`.
+"#;
+
+fn events() -> String {
+    let mut page = format!("{GENERATED}{EVENTS}");
+    // Any time will do, as long as it is the same.
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_776_679_250);
+    let mut before = None;
+    for event in samples::all() {
+        let json = serde_json::to_value(&event).unwrap();
+        let name = json["event"].as_str().unwrap().to_owned();
+        // There may be several samples; one tells enough.
+        if before.as_ref() == Some(&name) {
+            continue;
+        }
+        let meaning = rallypoint_english::event_meaning(&event).unwrap();
+        let (line, place) = match is_only_told(&event) {
+            true => (serde_json::to_string(&event).unwrap(), " Not in the file."),
+            false => (event.line(time, 0).unwrap(), ""),
+        };
+        _ = writeln!(page, "\n## {name}\n\n{meaning}{place}\n\n```json\n{line}\n```");
+        before = Some(name);
+    }
+    page
+}
+
+/// The file is opened by the agent that decides, once it is known who that is, and closed with `over`.
+fn is_only_told(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::Meeting { .. }
+            | RunEvent::RanBefore { .. }
+            | RunEvent::Searching { .. }
+            | RunEvent::LeaderGone { .. }
+            | RunEvent::LeaderSilent { .. }
+            | RunEvent::LeaderLost { .. }
+            | RunEvent::AttemptOver { .. }
+            | RunEvent::Joined { .. }
+            | RunEvent::LeaderLostWhileRunning { .. }
+            | RunEvent::Requeued { .. }
+            | RunEvent::NotRequeued { .. }
+            | RunEvent::Told { .. }
+    )
 }

@@ -14,6 +14,7 @@ use rallypoint::roster::Addressing;
 use rallypoint::scheduler;
 use rallypoint::scheduler::hypothetical::{self, Hypothesis};
 use rallypoint::variables as var;
+use std::net::IpAddr;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -104,4 +105,15 @@ pub(crate) fn addressing(args: &AddressArgs) -> Result<Addressing, Failure> {
     };
     let own = own.map(|choice| network::own_address(&choice)).transpose()?;
     Ok(Addressing { rule, own })
+}
+
+/// Where a leader listens: an address, or that of an interface or in a network.
+pub(crate) fn listen(place: Option<&str>) -> Result<Option<IpAddr>, Failure> {
+    let Some(place) = place else { return Ok(None) };
+    let choice = match place.parse() {
+        Ok(address) => Choice::Address(address),
+        Err(_) if place.contains('/') => Choice::Network(place.parse()?),
+        Err(_) => Choice::Interface(place.to_owned()),
+    };
+    Ok(Some(network::own_address(&choice)?))
 }

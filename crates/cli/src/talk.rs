@@ -87,7 +87,8 @@ impl Talk {
 
     fn line(&mut self, line: &str) {
         self.end_bar();
-        self.write(format!("rallypoint: {}\n", printable(line)));
+        // What a member or another agent wrote may have more lines: none of them is to look like one of ours.
+        self.write(format!("rallypoint: {}\n", printable(line).replace('\n', "\n  | ")));
     }
 
     /// Leaves the line of the progress bar, for whatever is printed next.

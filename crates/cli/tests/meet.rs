@@ -301,15 +301,15 @@ fn strangers_are_named_and_hurt_nobody() {
         send(b"GET / HTTP/1.1\r\n\r\n"),
         send(&[0xff; 1 << 16]),
         // The right greeting, then nothing, then a wrong proof.
-        send(&[b"RALLYPT2".as_slice(), &[7; 32]].concat()),
-        send(&[b"RALLYPT2".as_slice(), &[7; 32], &[9; 32]].concat()),
-        send(&[b"RALLYPT2".as_slice(), &[7; 16]].concat()),
+        send(&[b"RALLYPT3".as_slice(), &[7; 32]].concat()),
+        send(&[b"RALLYPT3".as_slice(), &[7; 32], &[9; 32]].concat()),
+        send(&[b"RALLYPT3".as_slice(), &[7; 16]].concat()),
     ];
     // A greeting is answered with another, and a wrong proof with a no.
     let mut answer = [0; 41];
     kept[3].set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     kept[3].read_exact(&mut answer).unwrap();
-    assert_eq!((&answer[..8], answer[40]), (b"RALLYPT2".as_slice(), 0));
+    assert_eq!((&answer[..8], answer[40]), (b"RALLYPT3".as_slice(), 0));
     kept.extend((0..1000).map(|_| connect()));
     let workers = [member(&folder, &[], SERVE_OR_WORK), member(&folder, &[], SERVE_OR_WORK)];
     for run in workers.into_iter().map(Running::wait) {
@@ -434,4 +434,46 @@ fn a_leader_that_is_only_suspended_is_not_replaced() {
     for run in others.into_iter().chain([leader]).map(Running::wait) {
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
+}
+
+#[test]
+fn a_leader_listens_only_where_it_is_told_to() {
+    let scratch = Scratch::new("listen");
+    let meeting = scratch.path("meeting");
+    let go = scratch.path("go");
+    let script = format!("while [ ! -e {go} ]; do sleep 0.05; done");
+    let args = ["--workers", "2", "--meet", &meeting, "--listen", "127.0.0.2"];
+    let leader = Job::here(&args).script(&script).start();
+    let contact: serde_json::Value = job::wait_for("the meeting file", || {
+        let file = std::fs::read_dir(&meeting).ok()?.flatten().next()?;
+        serde_json::from_str(&std::fs::read_to_string(file.path()).ok()?).ok()
+    });
+    assert_eq!(contact["addresses"], serde_json::json!(["127.0.0.2"]));
+    let port = u16::try_from(contact["port"].as_u64().unwrap()).unwrap();
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "it listens elsewhere too");
+    let member = Job::here(&args).script(&script).start();
+    member.member_pids(1);
+    std::fs::write(&go, "").unwrap();
+    for job in [leader, member] {
+        let run = job.wait();
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    for wrong in ["nosuch0", "192.0.2.99", "203.0.113.0/24"] {
+        let run = Job::here(&["--workers", "2", "--meet", &meeting, "--listen", wrong]).script("true").run();
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(wrong), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn what_is_neither_an_address_nor_a_directory_is_refused() {
+    let scratch = Scratch::new("no-address");
+    for wrong in ["localhost:99999", "node:http"] {
+        let run = Job::here(&["--workers", "2", "--meet", wrong]).script("true").run();
+        assert_eq!(run.code, 2, "{}", run.stderr);
+        assert!(run.stderr.contains(&format!("or ./{wrong} for a directory")), "{}", run.stderr);
+    }
+    let named = format!("{}/a:b", scratch.path(""));
+    let run = Job::here(&["--workers", "1", "--meet", &named]).script("true").run();
+    assert_eq!(run.code, 0, "{}", run.stderr);
 }

@@ -281,7 +281,7 @@ fn one_member_from_a_tf_config_file() {
     std::fs::write(&broken, r#"{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}"#)
         .unwrap();
     let run = Job::here(&["--tf-config", &broken]).script("true").run();
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 2);
     assert!(run.stderr.contains("its task is worker 1, but its cluster lists 1 worker"), "{}", run.stderr);
 }
 

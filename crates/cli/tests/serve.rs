@@ -78,7 +78,11 @@ fn without_tensorflow_every_place_is_named() {
     let ran =
         rallypoint(&["serve", "--tf-config", &config(&scratch, free_port()), "--tensorflow", "/no/such"]);
     assert_eq!(ran.code, 197);
-    assert!(ran.stderr.contains("no TensorFlow was found\n  as given, /no/such: "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("no TensorFlow was found\n  the place that was given, /no/such: "),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
 }
 

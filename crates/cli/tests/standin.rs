@@ -87,7 +87,7 @@ fn a_mistyped_folder_is_told_before_anything_starts() {
         let ran = Job::here(&args).script("echo started").run();
         assert_eq!(ran.code, 197, "{}", ran.stderr);
         assert_eq!(ran.stdout, "");
-        let says = "error: no TensorFlow was found\n  as given, /no/such: no tensorflow there\nhint: ";
+        let says = "error: no TensorFlow was found\n  the place that was given, /no/such: no tensorflow there\nhint: ";
         assert!(ran.stderr.starts_with(says), "{}", ran.stderr);
     }
     // Nobody needs it there.

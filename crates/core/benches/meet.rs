@@ -95,6 +95,7 @@ fn join_request(world: u32, rank: u32) -> JoinRequest {
         rejoin: Duration::from_secs(10),
         lost_leader: None,
         apart: false,
+        listen: None,
     }
 }
 

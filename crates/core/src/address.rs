@@ -45,6 +45,8 @@ pub enum Choice {
     Interface(String),
     /// One in this network.
     Network(Network),
+    /// This very one.
+    Address(IpAddr),
 }
 
 /// Why there is no address.
@@ -80,6 +82,14 @@ pub enum AddressError {
         /// All interfaces with their addresses: `lo (127.0.0.1), ib0 (10.1.0.7)`.
         there: String,
     },
+    /// The address that was chosen is another machine's.
+    #[error("{address} is no address of this machine, which has {there}")]
+    NotOurs {
+        /// As the user wrote it.
+        address: IpAddr,
+        /// The interfaces with their addresses.
+        there: String,
+    },
     /// No interface has an address in the network that was chosen.
     #[error("no interface has an address in {network}; there are {there}")]
     NotInNetwork {
@@ -101,6 +111,7 @@ impl Hinted for AddressError {
             }
             AddressError::NoMatch { .. } => Some(hint!("the pattern must match every host")),
             AddressError::Network { .. } => Some(hint!("write 10.1.0.0/16")),
+            AddressError::NotOurs { .. } => Some(hint!("choose one of these")),
             AddressError::NoInterface { .. }
             | AddressError::NotInNetwork { .. }
             | AddressError::Unreadable(_) => None,
@@ -258,7 +269,14 @@ impl Choice {
         let fits = |(name, address): &(String, IpAddr)| match self {
             Choice::Interface(wanted) => name == wanted,
             Choice::Network(network) => network.contains(*address),
+            Choice::Address(wanted) => address == wanted,
         };
+        // All of 127.0.0.0/8 is this machine's, though its interface names but one.
+        if let Choice::Address(address) = self
+            && address.is_loopback()
+        {
+            return Ok(*address);
+        }
         let mut fitting: Vec<IpAddr> = interfaces
             .iter()
             .filter(|interface| fits(interface) && !is_link_local(interface.1))
@@ -276,6 +294,7 @@ impl Choice {
                 Choice::Network(network) => {
                     AddressError::NotInNetwork { network: network.to_string(), there }
                 }
+                Choice::Address(address) => AddressError::NotOurs { address: *address, there },
             }
         })
     }

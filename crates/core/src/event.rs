@@ -16,11 +16,11 @@ use crate::outcome::{End, Ended, Farewell, MemberOutcome, Whole};
 use crate::roster::Roster;
 use seconds::{in_seconds, maybe_in_seconds};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Something that has happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RunEvent {
     /// This agent looks for the others.
@@ -360,7 +360,25 @@ pub struct Figures {
     pub peak_kib: u64,
 }
 
+/// A line of a file of events.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(flatten)]
+    event: &'a RunEvent,
+}
+
 impl RunEvent {
+    /// As `--events` writes it: a JSON object on one line, with the time and the scheduler's attempt.
+    pub fn line(&self, time: SystemTime, attempt: u32) -> serde_json::Result<String> {
+        let time = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
+        // The last one tells the attempt itself.
+        let attempt = (!matches!(self, RunEvent::Over(_))).then_some(attempt);
+        serde_json::to_string(&Line { time, attempt, event: self })
+    }
+
     /// Everyone's address.
     pub(crate) fn of_roster(roster: &Roster) -> RunEvent {
         let plan = roster.plan();

@@ -3,7 +3,6 @@
 use crate::clock::{self, Deadline};
 use crate::event::RunEvent;
 use crate::lane::{self, Lane, Losses};
-use serde::Serialize;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,14 +27,6 @@ const QUEUE: usize = 4096;
 /// How long the last lines may take.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
-#[derive(Serialize)]
-struct Line<'a> {
-    time: f64,
-    attempt: u32,
-    #[serde(flatten)]
-    event: &'a RunEvent,
-}
-
 impl EventLog {
     /// What cannot be written is told to `losses`.
     pub(crate) fn create(path: Option<&Path>, losses: &Losses) -> io::Result<EventLog> {
@@ -55,12 +46,10 @@ impl EventLog {
     /// Appends a line in one write; an event log that cannot be written does not end a job.
     pub(crate) fn write(&mut self, attempt: u32, event: &RunEvent) {
         let Some(EventFile { lane, path, losses }) = &mut self.file else { return };
-        let time =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
-        if let Ok(mut line) = serde_json::to_vec(&Line { time, attempt, event }) {
-            line.push(b'\n');
+        if let Ok(mut line) = event.line(SystemTime::now(), attempt) {
+            line.push('\n');
             let length = line.len();
-            if lane.sender.try_send(line).is_err() {
+            if lane.sender.try_send(line.into_bytes()).is_err() {
                 losses.tell(path, length, "it takes no more");
             }
         }

@@ -97,7 +97,7 @@ pub(crate) struct Standing {
 
 /// The state of a running job.
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     roles: Vec<Role>,
     deciders: Vec<bool>,
     rules: Rules,
@@ -143,7 +143,7 @@ impl Until {
 
 impl Job {
     /// A job whose members are all about to start; `None` if nobody could ever decide its end.
-    pub fn new(plan: &Plan, rules: Rules) -> Option<Job> {
+    pub(crate) fn new(plan: &Plan, rules: Rules) -> Option<Job> {
         let roles: Vec<Role> = plan.members().iter().map(|member| member.role.clone()).collect();
         let deciders = rules.until.deciders(&roles);
         deciders.contains(&true).then(|| Job {
@@ -265,6 +265,8 @@ impl Job {
         let allowed = self.rules.restarts.get(&self.roles[at]).copied().unwrap_or(0);
         if !success && !self.stopping && !lost && !asks && self.members[at].restarts < allowed {
             self.members[at].restarts += 1;
+            // The next process may never come to be.
+            self.members[at].pid = None;
             return vec![Action::Restart(rank)];
         }
         self.alive[at] = false;

@@ -129,8 +129,7 @@ pub enum Outcome {
 /// How all members of a job ended.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Whole {
-    /// The scheduler's attempt, from 0. Every line of events has it.
-    #[serde(skip)]
+    /// The scheduler's attempt, from 0.
     pub attempt: u32,
     /// How every member ended, by rank.
     pub members: Vec<MemberOutcome>,
@@ -143,6 +142,11 @@ pub struct Whole {
 }
 
 impl Outcome {
+    /// True if the job has succeeded.
+    pub fn is_success(&self) -> bool {
+        self.code() == 0
+    }
+
     /// The exit code that follows.
     pub fn code(&self) -> u8 {
         match self {
@@ -173,13 +177,14 @@ impl Whole {
     }
 }
 
-/// With the exit code and whose it is, for those who read no more, and without the attempt, which every line has.
+/// With the exit code and whose it is, for those who read no more.
 impl Serialize for Whole {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Shown<'a> {
             code: u8,
             from: &'static str,
+            attempt: u32,
             verdict: &'a Verdict,
             members: &'a [MemberOutcome],
             lost: &'a [LostOutput],
@@ -188,6 +193,7 @@ impl Serialize for Whole {
         Shown {
             code: self.verdict.code(),
             from: if self.verdict.is_own_code() { "rallypoint" } else { "member" },
+            attempt: self.attempt,
             verdict: &self.verdict,
             members: &self.members,
             lost: &self.lost,

@@ -83,10 +83,15 @@ pub fn meaning(code: OwnCode) -> &'static str {
 pub fn watched(watched: &Watched) -> Option<String> {
     match watched {
         Watched::Ended(_) => None,
-        Watched::Killed { agent, signal, left } => Some(format!(
-            "the agent (pid {agent}) was ended by {}; {left} processes of the job were ended",
-            signal::name(*signal)
-        )),
+        Watched::Killed { agent, signal, left } => {
+            let also = match left {
+                0 => String::new(),
+                1 => ", and 1 more process of the job was ended".to_owned(),
+                left => format!(", and {left} more processes of the job were ended"),
+            };
+            let signal = signal::name(*signal);
+            Some(format!("the agent (pid {agent}) was ended by {signal}; its members died with it{also}"))
+        }
         Watched::Overdue { agent, limit } => Some(format!(
             "the agent (pid {agent}) did not end within {} s of being asked to; it was ended, and all of the job",
             limit.as_secs()

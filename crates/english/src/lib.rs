@@ -9,16 +9,19 @@
 //! | `event` | every event as lines |
 //! | `ending` | the verdict, the closing table, exit codes |
 //! | `advice` | what is known about a failure by the words that it ended with |
+//! | `meaning` | what each event means, for its page |
 
 #![warn(missing_docs)]
 
 mod advice;
 mod ending;
 mod event;
+mod meaning;
 mod time;
 
 pub use ending::{ClosingRow, end, meaning, watched};
 pub use event::Weight;
+pub use meaning::event_meaning;
 
 use rallypoint::hint::{Hint, Setting};
 

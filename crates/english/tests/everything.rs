@@ -4,7 +4,7 @@ use rallypoint::event::{RunEvent, samples};
 use rallypoint::hint::Setting;
 use rallypoint::outcome::OwnCode;
 use rallypoint::supervise::guard::Watched;
-use rallypoint_english::{ClosingRow, English, Weight, meaning, watched};
+use rallypoint_english::{ClosingRow, English, Weight, event_meaning, meaning, watched};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -29,6 +29,13 @@ fn page(english: English) -> String {
 #[test]
 fn every_event_as_the_command_says_it() {
     insta::assert_snapshot!(page(English::of_the_command()));
+}
+
+#[test]
+fn every_event_has_a_meaning() {
+    for event in samples::all() {
+        assert!(event_meaning(&event).is_some_and(|text| text.ends_with('.')), "{event:?}");
+    }
 }
 
 #[test]

@@ -38,9 +38,10 @@ pub(crate) fn meet(py: Python<'_>, plan: &Plan, ask: Ask<'_>) -> PyResult<(Roste
     let request = place_request(plan, &ask)?;
     let (way, meeting) = match find_place(py, &request, plan)?.map_err(|error| error.raise(py))? {
         Some(Place { way, meeting }) => (Some(way), meeting),
-        None if plan.plan.world() == 1 => {
-            (None, Meeting { rank: Some(0), key: None, timeout: request.timeout, job: request.job })
-        }
+        None if plan.plan.world() == 1 => (
+            None,
+            Meeting { rank: Some(0), key: None, timeout: request.timeout, job: request.job, listen: None },
+        ),
         None => {
             let (problem, hint) = ("no place to meet is known here", "give a directory to meet in");
             return Err(crate::errors::raise(py, "MeetingError", problem, Some(hint)));
@@ -65,7 +66,13 @@ fn place_request(plan: &Plan, ask: &Ask<'_>) -> PyResult<PlaceRequest> {
         let text = format!("rank={rank}: expected 0 to {}", plan.plan.world() - 1);
         return Err(PyValueError::new_err(text));
     }
-    Ok(PlaceRequest { meet: Some(ask.way.to_owned()), rank: ask.rank, job: ask.job.clone(), timeout })
+    Ok(PlaceRequest {
+        meet: Some(ask.way.to_owned()),
+        rank: ask.rank,
+        job: ask.job.clone(),
+        timeout,
+        listen: None,
+    })
 }
 
 /// The only member: nobody has to be asked.

@@ -71,6 +71,9 @@ pub(crate) struct MeetArgs {
     /// How long to wait for all members
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = duration)]
     pub(crate) meet_timeout: Duration,
+    /// Where the leader listens: an address, a network (10.1.0.0/16) or an interface of its machine [default: everywhere]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) listen: Option<String>,
     /// A name for this job, where several meet in one directory [default: the scheduler's job id]
     #[arg(long, value_name = "NAME", requires = "meet")]
     pub(crate) job: Option<String>,

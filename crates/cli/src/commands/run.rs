@@ -10,31 +10,16 @@ use crate::talk::{Loudness, Talk};
 use crate::voice;
 use rallypoint::check::{ConfigFile, Finding, Strategy, check};
 use rallypoint::environ::Environ;
-use rallypoint::hint::{Hint, Hinted};
 use rallypoint::job::{Rules, Until};
 use rallypoint::ports::{HandOver, PortChoice};
 use rallypoint::roles::Role;
 use rallypoint::run::{Agent, Entered};
 use rallypoint::supervise::{LogErrors, OutputStyle};
 use rallypoint::variables as var;
-use rallypoint::{Run, network, scheduler};
+use rallypoint::{Run, RunError, network, scheduler};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use thiserror::Error;
-
-#[derive(Debug, Error)]
-#[error("cannot read {}: {source}", file.display())]
-struct Unreadable {
-    file: PathBuf,
-    source: std::io::Error,
-}
-
-impl Hinted for Unreadable {
-    fn hint(&self) -> Option<Hint> {
-        None
-    }
-}
+use std::path::Path;
 
 pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let environ = scheduler::environ_here();
@@ -85,6 +70,7 @@ fn asked_for(args: &RunArgs, environ: &Environ) -> Result<Run, Failure> {
         .rank(meet.rank)
         .job_name(meet.job.clone())
         .meet_timeout(meet.meet_timeout)
+        .listen(settings::listen(meet.listen.as_deref())?)
         .rallypoint(std::env::current_exe()?, as_launched())
         .launched(args.launched)
         .launcher_options(args.job.srun_args.clone())
@@ -142,8 +128,8 @@ fn loudness(args: &RunArgs) -> Loudness {
 }
 
 fn read_config(file: &Path) -> Result<(ConfigFile, String), Failure> {
-    let text =
-        std::fs::read_to_string(file).map_err(|source| Unreadable { file: file.to_owned(), source })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| RunError::Unreadable { file: file.to_owned(), source })?;
     let config = ConfigFile::parse(&file.display().to_string(), &text)?;
     Ok((config, text.trim().to_owned()))
 }
@@ -165,7 +151,7 @@ fn refuse(findings: &[Finding]) -> Exit {
         let problem = format!("{}: {}", finding.file, finding.problem);
         voice::say_last(complaint(&problem, Some(&finding.fix)));
     }
-    Exit::Findings
+    Exit::BadInput
 }
 
 fn port_choice(args: &RunArgs) -> PortChoice {

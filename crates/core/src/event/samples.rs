@@ -113,7 +113,7 @@ fn silent() -> RunEvent {
     }))
 }
 
-/// At least one of each, in the order in which they are declared.
+/// At least one of each, in the order in which they are declared: a list, however long.
 pub fn all() -> Vec<RunEvent> {
     let figures = Figures { seconds: 12.5, peak_kib: 310_000 };
     let farewell = || whole().farewell();

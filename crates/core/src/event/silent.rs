@@ -7,7 +7,6 @@ use std::time::Duration;
 
 /// What is known when nobody has written anything for a while.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Silent {
     /// For how long.
     #[serde(with = "in_seconds")]

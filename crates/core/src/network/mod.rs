@@ -14,7 +14,7 @@ mod interfaces;
 mod reach;
 mod sockets;
 
-pub(crate) use bind::{Sharing, bind_everywhere};
+pub(crate) use bind::{Sharing, bind_at, bind_everywhere};
 pub(crate) use identity::{machine_id, pid_namespace};
 pub use interfaces::{Interface, Kind, interfaces, own_address, own_addresses};
 pub use reach::reachable;

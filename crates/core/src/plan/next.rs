@@ -9,7 +9,7 @@ use std::time::SystemTime;
 impl Plan {
     /// A plan for tasks that may become other than the allocation tells, as `--srun-args` can make them: of what was asked
     /// for where that fits, else of workers alone. The tasks will know; then `with_roles` plans what was asked for.
-    pub fn foreseen(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
+    pub(crate) fn foreseen(allocation: Allocation, spec: &JobSpec) -> Result<Plan, PlanError> {
         let dealt = deal(&allocation, spec).or_else(|_| deal(&allocation, &JobSpec::default()));
         let (members, notes) = dealt?;
         let allocation = Allocation { slots: Vec::new(), ..allocation };
@@ -25,7 +25,8 @@ impl Plan {
 
     /// The first member, usually the only one, is number `index` of its role: a `TF_CONFIG` written elsewhere says so.
     #[must_use]
-    pub fn as_task(mut self, index: u32) -> Plan {
+    #[expect(clippy::wrong_self_convention, reason = "it makes the next plan of this one, as all here do")]
+    pub(crate) fn as_task(mut self, index: u32) -> Plan {
         self.members.iter_mut().take(1).for_each(|member| member.index = index);
         self
     }

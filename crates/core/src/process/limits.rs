@@ -63,7 +63,7 @@ impl DescriptorLimit {
 }
 
 /// Whether an agent could run at all here. To be asked before anything is made that would have to be removed again.
-pub fn check_descriptors() -> Result<(), TooFewDescriptors> {
+pub(crate) fn check_descriptors() -> Result<(), TooFewDescriptors> {
     suffices(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX), 1, 0)
 }
 

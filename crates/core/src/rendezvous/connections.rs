@@ -8,7 +8,7 @@ use super::wire::{self, WireError, Writer};
 use crate::clock;
 use crate::event::RunEvent;
 use crate::hint;
-use crate::network::{Sharing, bind_everywhere};
+use crate::network::{Sharing, bind_at, bind_everywhere};
 use crate::trace::OrLog;
 use rustix::net::{SocketFlags, listen};
 use std::cell::{Cell, RefCell};
@@ -108,11 +108,14 @@ fn allow_many_descriptors() {
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).or_log("the limit of open files stays");
 }
 
-/// All addresses of the machine, with a long queue.
-pub(super) fn listen_on(port: u16) -> std::io::Result<TcpListener> {
+/// At all addresses of the machine, or at one, with a long queue.
+pub(super) fn listen_on(address: Option<IpAddr>, port: u16) -> std::io::Result<TcpListener> {
     allow_many_descriptors();
     let sharing = if port == 0 { Sharing::Alone } else { Sharing::ReuseAddr };
-    let socket = bind_everywhere(port, sharing, SocketFlags::NONBLOCK)?;
+    let socket = match address {
+        None => bind_everywhere(port, sharing, SocketFlags::NONBLOCK)?,
+        Some(address) => bind_at(SocketAddr::new(address, port), sharing, SocketFlags::NONBLOCK)?,
+    };
     listen(&socket, BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
@@ -321,7 +324,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let key = Key::random().unwrap();
-            let listener = listen_on(0).unwrap();
+            let listener = listen_on(None, 0).unwrap();
             let port = listener.local_addr().unwrap().port();
             let (sender, mut incoming) = mpsc::channel(16);
             tokio::task::spawn_local(accept_all(listener, key.clone(), 1, sender));

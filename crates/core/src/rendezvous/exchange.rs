@@ -138,7 +138,7 @@ mod tests {
         go_on: &mut dyn FnMut() -> Result<(), String>,
     ) -> Result<Exchanged, RendezvousError> {
         let plan = plan(2);
-        let meeting = Meeting { rank, key: None, timeout, job: None };
+        let meeting = Meeting { rank, key: None, timeout, job: None, listen: None };
         let rejoin = Duration::from_secs(5);
         let join_request =
             meeting.join_request(&plan, Some("here"), &Addressing::default(), port, rejoin).unwrap();

@@ -82,7 +82,7 @@ impl Leader {
         wait: Wait,
         port: u16,
     ) -> Result<Option<(Contact, Leader)>, RendezvousError> {
-        let listener = match connections::listen_on(port) {
+        let listener = match connections::listen_on(join_request.listen, port) {
             Ok(listener) => listener,
             Err(error) if port != 0 && error.kind() == std::io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -105,7 +105,7 @@ impl Leader {
             pid_namespace: pid_namespace(),
             job: join_request.offer.job.clone(),
             attempt: join_request.offer.attempt,
-            addresses: own_addresses(),
+            addresses: join_request.listen.map_or_else(own_addresses, |address| vec![address]),
             port: listener.local_addr()?.port(),
             key: published,
         };
@@ -429,6 +429,7 @@ mod tests {
             rejoin: Duration::from_secs(10),
             lost_leader: None,
             apart: false,
+            listen: None,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::network::{machine_id, own_addresses};
 use crate::plan::Plan;
 use crate::ports::{HandOver, HeldPort, PortChoice, PortError};
 use crate::roster::Addressing;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How to meet the others.
@@ -21,6 +22,8 @@ pub struct Meeting {
     pub timeout: Duration,
     /// What the user calls this job; the scheduler's id otherwise.
     pub job: Option<String>,
+    /// Where this agent listens if it leads; everywhere otherwise.
+    pub listen: Option<IpAddr>,
 }
 
 /// What an agent brings to a meeting.
@@ -40,6 +43,8 @@ pub struct JoinRequest {
     pub lost_leader: Option<u32>,
     /// Members are started again apart from each other: one that leaves is likely to come back.
     pub apart: bool,
+    /// Where this agent listens if it leads; everywhere otherwise.
+    pub listen: Option<IpAddr>,
 }
 
 impl Meeting {
@@ -110,6 +115,7 @@ impl Meeting {
             rejoin: if plan.restarts().is_some() { self.timeout } else { rejoin },
             lost_leader: None,
             apart: plan.restarts().is_some(),
+            listen: self.listen,
         })
     }
 }

@@ -18,6 +18,7 @@ mod key;
 pub mod launched;
 pub mod message;
 mod remotes;
+mod seal;
 mod search;
 mod seats;
 mod seeker;

@@ -163,6 +163,7 @@ mod tests {
             rejoin: Duration::from_secs(1),
             lost_leader: None,
             apart: false,
+            listen: None,
         }
     }
 

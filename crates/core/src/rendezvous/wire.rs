@@ -1,22 +1,21 @@
-//! The authenticated connection between two agents.
+//! The authenticated and encrypted connection between two agents.
 //!
-//! Both sides first prove that they know the job's key, with fresh random numbers from each, before
-//! anything else is read. Then every frame carries a MAC over its direction, its number and its
-//! content under a key of this connection alone, so that nothing can be changed, replayed, reordered
-//! or reflected.
+//! Both sides first prove that they know the job's key, with fresh random numbers from each, before anything else is
+//! read. Then every frame is sealed ([`Seal`]) under a key of this connection and this direction alone.
 //!
 //! ```text
-//! joiner -> leader   "RALLYPT2" nonce(32)
-//! leader -> joiner   "RALLYPT2" nonce(32)
+//! joiner -> leader   "RALLYPT3" nonce(32)
+//! leader -> joiner   "RALLYPT3" nonce(32)
 //! joiner -> leader   mac(32)
 //! leader -> joiner   1 mac(32) (welcome) or 0 (wrong key)
-//! then both ways     length(4) mac(32) content
+//! then both ways     length(4) sealed content, tag(16)
 //! ```
 //!
 //! The joiner proves first: whoever connects to a leader without the key gets random numbers and a no.
 
 use super::RendezvousError;
 use super::key::{Key, random_bytes};
+use super::seal::{Broken, Direction, Seal, TAG};
 use crate::hint;
 use crate::hint::{Hint, Hinted};
 use crate::trace::OrLog;
@@ -29,7 +28,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-const MAGIC: &[u8; 8] = b"RALLYPT2";
+const MAGIC: &[u8; 8] = b"RALLYPT3";
 /// What the magic of every version begins with.
 const ANY_VERSION: &[u8] = b"RALLYPT";
 
@@ -43,13 +42,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 pub(super) const MAX_TO_LEADER: usize = 256 << 10;
 /// The largest message to a member: a roster.
 pub(super) const MAX_TO_MEMBER: usize = 64 << 20;
-
-/// Which way a frame goes; a part of its MAC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    ToLeader,
-    ToMember,
-}
 
 /// Why a peer is not to be talked to.
 #[derive(Debug, thiserror::Error)]
@@ -74,9 +66,9 @@ pub enum WireError {
         /// The most that is taken: 256 KiB to a leader, 64 MiB to a member.
         limit: usize,
     },
-    /// A frame's MAC does not fit its content, its direction or its number.
+    /// A frame's seal does not fit its content, its direction or its number.
     #[error("a frame was changed, repeated or out of order")]
-    BadMac,
+    BadSeal,
     /// A frame is no message, or none that may come now; what it was.
     #[error("a frame could not be understood: {0}")]
     Nonsense(String),
@@ -96,7 +88,7 @@ impl Hinted for WireError {
             | WireError::WrongKey
             | WireError::Silent(_)
             | WireError::TooLarge { .. }
-            | WireError::BadMac
+            | WireError::BadSeal
             | WireError::Nonsense(_)
             | WireError::Closed
             | WireError::Broken(_) => None,
@@ -119,9 +111,7 @@ impl From<std::io::Error> for WireError {
 #[derive(Debug)]
 pub(super) struct Reader<R = OwnedReadHalf> {
     stream: R,
-    key: Key,
-    direction: Direction,
-    next: u64,
+    seal: Seal,
     limit: usize,
 }
 
@@ -129,9 +119,7 @@ pub(super) struct Reader<R = OwnedReadHalf> {
 #[derive(Debug)]
 pub(super) struct Writer<W = OwnedWriteHalf> {
     stream: W,
-    key: Key,
-    direction: Direction,
-    next: u64,
+    seal: Seal,
 }
 
 /// The greeting of either side: the magic, and a fresh random number.
@@ -181,15 +169,11 @@ pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writ
     })
     .await
     .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
-    let reader = Reader {
-        stream: reader,
-        key: session.clone(),
-        direction: Direction::ToLeader,
-        next: 0,
-        limit: MAX_TO_LEADER,
-    };
-    let writer = Writer { stream: writer, key: session, direction: Direction::ToMember, next: 0 };
-    Ok((reader, writer))
+    let (to_leader, to_member) = seals(&session);
+    Ok((
+        Reader { stream: reader, seal: to_leader, limit: MAX_TO_LEADER },
+        Writer { stream: writer, seal: to_member },
+    ))
 }
 
 /// The joiner's side: proves first.
@@ -213,44 +197,34 @@ pub(super) async fn join(stream: TcpStream, key: &Key) -> Result<(Reader, Writer
     })
     .await
     .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
-    let reader = Reader {
-        stream: reader,
-        key: session.clone(),
-        direction: Direction::ToMember,
-        next: 0,
-        limit: MAX_TO_MEMBER,
-    };
-    let writer = Writer { stream: writer, key: session, direction: Direction::ToLeader, next: 0 };
-    Ok((reader, writer))
+    let (to_leader, to_member) = seals(&session);
+    Ok((
+        Reader { stream: reader, seal: to_member, limit: MAX_TO_MEMBER },
+        Writer { stream: writer, seal: to_leader },
+    ))
 }
 
-fn frame_mac(key: &Key, direction: Direction, number: u64, content: &[u8]) -> blake3::Hash {
-    let purpose: &[u8] = match direction {
-        Direction::ToLeader => b"to leader",
-        Direction::ToMember => b"to member",
-    };
-    key.mac(purpose, &[&number.to_le_bytes(), content])
+/// Of frames to the leader, and of frames to the member.
+fn seals(session: &Key) -> (Seal, Seal) {
+    (Seal::new(session, Direction::ToLeader), Seal::new(session, Direction::ToMember))
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
     /// The next message. Cancelling it in the middle of a frame ends the connection.
     pub(super) async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
-        let size = self.stream.read_u32().await? as usize;
-        if size > self.limit {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).await?;
+        let size = u32::from_be_bytes(length) as usize;
+        if size > self.limit + TAG {
             return Err(WireError::TooLarge { size, limit: self.limit });
         }
-        let mut mac = [0; 32];
-        self.stream.read_exact(&mut mac).await?;
         // Grows with what arrives: a liar's length alone takes no memory.
         let mut content = Vec::with_capacity(size.min(64 << 10));
         (&mut self.stream).take(size as u64).read_to_end(&mut content).await?;
         if content.len() < size {
             return Err(WireError::Closed);
         }
-        if frame_mac(&self.key, self.direction, self.next, &content) != mac {
-            return Err(WireError::BadMac);
-        }
-        self.next += 1;
+        self.seal.open(length, &mut content).map_err(|Broken| WireError::BadSeal)?;
         serde_json::from_slice(&content).map_err(|error| WireError::Nonsense(error.to_string()))
     }
 }
@@ -263,14 +237,12 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
     /// A message that was encoded once for many.
     pub(super) async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
-        let mac = frame_mac(&self.key, self.direction, self.next, content);
-        self.next += 1;
-        let size = u32::try_from(content.len())
-            .map_err(|_| WireError::TooLarge { size: content.len(), limit: MAX_TO_MEMBER })?;
-        let mut frame = Vec::with_capacity(content.len() + 36);
+        let too_large = || WireError::TooLarge { size: content.len(), limit: MAX_TO_MEMBER };
+        let size = u32::try_from(content.len() + TAG).map_err(|_| too_large())?;
+        let mut frame = Vec::with_capacity(4 + content.len() + TAG);
         frame.extend_from_slice(&size.to_be_bytes());
-        frame.extend_from_slice(mac.as_bytes());
         frame.extend_from_slice(content);
+        self.seal.close(&mut frame).map_err(|Broken| too_large())?;
         self.stream.write_all(&frame).await?;
         Ok(())
     }
@@ -317,12 +289,11 @@ fn weight(error: &RendezvousError) -> u8 {
 mod tests {
     use super::*;
 
-    fn pair() -> (Writer<tokio::io::DuplexStream>, Reader<tokio::io::DuplexStream>) {
+    fn pair() -> (Writer<tokio::io::DuplexStream>, Reader<tokio::io::DuplexStream>, Key) {
         let (a, b) = tokio::io::duplex(1 << 20);
         let key = Key::random().unwrap();
-        let writer = Writer { stream: a, key: key.clone(), direction: Direction::ToLeader, next: 0 };
-        let reader = Reader { stream: b, key, direction: Direction::ToLeader, next: 0, limit: 1000 };
-        (writer, reader)
+        let seal = || Seal::new(&key, Direction::ToLeader);
+        (Writer { stream: a, seal: seal() }, Reader { stream: b, seal: seal(), limit: 1000 }, key)
     }
 
     fn block_on<F: Future>(future: F) -> F::Output {
@@ -331,16 +302,16 @@ mod tests {
 
     /// What a writer sends for a message, as bytes.
     async fn frame(message: &str) -> (Vec<u8>, Key) {
-        let (mut writer, mut reader) = pair();
+        let (mut writer, mut reader, key) = pair();
         writer.write(&message).await.unwrap();
         drop(writer.stream);
         let mut bytes = Vec::new();
         reader.stream.read_to_end(&mut bytes).await.unwrap();
-        (bytes, reader.key)
+        (bytes, key)
     }
 
     async fn read(bytes: &[u8], key: Key) -> Vec<Result<String, String>> {
-        let mut reader = Reader { stream: bytes, key, direction: Direction::ToLeader, next: 0, limit: 1000 };
+        let mut reader = Reader { stream: bytes, seal: Seal::new(&key, Direction::ToLeader), limit: 1000 };
         let mut read = Vec::new();
         loop {
             let message = reader.read::<String>().await.map_err(|error| error.to_string());
@@ -364,7 +335,7 @@ mod tests {
                 bad(),
                 "replayed"
             );
-            for at in [4, 20, 36, bytes.len() - 1] {
+            for at in [4, 10, 20, bytes.len() - 1] {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1;
                 assert_eq!(read(&changed, key.clone()).await, [bad()], "byte {at}");
@@ -380,14 +351,9 @@ mod tests {
     fn a_frame_that_goes_the_other_way_is_refused() {
         block_on(async {
             let (bytes, key) = frame("hello").await;
-            let mut reader = Reader {
-                stream: bytes.as_slice(),
-                key,
-                direction: Direction::ToMember,
-                next: 0,
-                limit: 1000,
-            };
-            assert!(matches!(reader.read::<String>().await, Err(WireError::BadMac)));
+            let seal = Seal::new(&key, Direction::ToMember);
+            let mut reader = Reader { stream: bytes.as_slice(), seal, limit: 1000 };
+            assert!(matches!(reader.read::<String>().await, Err(WireError::BadSeal)));
         });
     }
 

@@ -59,6 +59,7 @@ use private::PrivateFolder;
 use servers::Servers;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use task::Task;
@@ -110,7 +111,7 @@ impl Run {
             job: JobSpec::default(),
             on: On::Auto,
             task: None,
-            place: PlaceRequest { meet: None, rank: None, job: None, timeout: MEET_TIMEOUT },
+            place: PlaceRequest { meet: None, rank: None, job: None, timeout: MEET_TIMEOUT, listen: None },
             launched: false,
             launcher_options: Vec::new(),
             agent: None,
@@ -189,6 +190,12 @@ impl Run {
     /// How long all members may take to come.
     pub fn meet_timeout(mut self, timeout: Duration) -> Run {
         self.place.timeout = timeout;
+        self
+    }
+
+    /// The address of this machine at which the leader listens, if this agent leads; everywhere otherwise.
+    pub fn listen(mut self, address: Option<IpAddr>) -> Run {
+        self.place.listen = address;
         self
     }
 
@@ -302,7 +309,8 @@ impl Run {
     pub fn plan(&self, environ: &Environ) -> Result<Plan, RunError> {
         let allocation = scheduler::allocation(environ, self.on, &self.job.roles)?;
         // How many tasks the step will have, and where, is up to the launcher's options; its tasks will know.
-        let plan = match allocation.me.is_none() && !self.launcher_options.is_empty() {
+        let is_launched = allocation.me.is_none() && !allocation.scheduler.is_plain_machine();
+        let plan = match is_launched && !self.launcher_options.is_empty() {
             true => Plan::foreseen(allocation, &self.job)?,
             false => Plan::new(allocation, &self.job)?,
         };

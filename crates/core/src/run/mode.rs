@@ -20,7 +20,8 @@ impl Mode {
     pub(super) fn find(run: &Run, environ: &Environ, plan: &Plan) -> Result<Mode, RunError> {
         let request = &run.place;
         let job = plan.job().map(str::to_owned);
-        let meeting = Meeting { rank: None, key: None, timeout: request.timeout, job };
+        let meeting =
+            Meeting { rank: None, key: None, timeout: request.timeout, job, listen: request.listen };
         if run.launched {
             let way = Launched::from_stdin(request.timeout)?;
             let meeting = Meeting { job: way.job(), ..meeting };

@@ -4,6 +4,7 @@ use super::mode::Mode;
 use super::private::PrivateFolder;
 use crate::event::RunEvent;
 use crate::outcome::Outcome;
+use crate::process::is_hung_up;
 use crate::scheduler::Place;
 use crate::supervise::guard::{self, Side, Watched};
 use crate::supervise::{AgentError, Prepared, run_here, run_member, run_step};
@@ -67,12 +68,18 @@ impl Ready {
 impl Agent {
     /// Runs the job to its end. `tell` hears what happens, in the event loop: it must not wait.
     pub fn run(self, tell: &mut dyn FnMut(RunEvent)) -> Result<Outcome, AgentError> {
-        let Agent { ready: Ready { prepared, mode, private: _private }, guard } = self;
-        match mode {
+        let Agent { ready: Ready { prepared, mode, mut private }, guard } = self;
+        let pipe = guard.try_clone();
+        let result = match mode {
             Mode::Alone => run_here(prepared, Some(guard), tell),
             Mode::Others(Place { way, meeting }) => run_member(prepared, &meeting, way, Some(guard), tell),
             Mode::Step(launcher, meeting) => run_step(prepared, &meeting, &launcher, Some(guard), tell),
+        };
+        // A guard that was killed closes its pipe a moment before it is nobody's parent any more.
+        if pipe.is_ok_and(is_hung_up) {
+            private.take_over();
         }
+        result
     }
 }
 

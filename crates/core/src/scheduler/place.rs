@@ -9,6 +9,7 @@ use crate::rendezvous::address::Address;
 use crate::rendezvous::directory::Directory;
 use crate::rendezvous::{Key, Meeting, RendezvousError, WayToMeet};
 use crate::variables as var;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub struct PlaceRequest {
     pub job: Option<String>,
     /// How long to wait for all to come.
     pub timeout: Duration,
+    /// Where this agent listens if it leads; everywhere otherwise.
+    pub listen: Option<IpAddr>,
 }
 
 /// What a scheduler's way to meet is made from.
@@ -63,6 +66,12 @@ pub enum PlaceError {
         /// How many hosts it has.
         hosts: usize,
     },
+    /// An address without a port that could be.
+    #[error("{text} is neither host:port nor a directory")]
+    NoAddress {
+        /// As the user wrote it.
+        text: String,
+    },
     /// The way belongs to no scheduler.
     #[error("no scheduler has a way to meet called {name}")]
     NoSuchWay {
@@ -92,6 +101,9 @@ impl Hinted for PlaceError {
                 Some(hint!("start it with the scheduler's launcher (srun), one rallypoint per task"))
             }
             PlaceError::NoSuchWay { .. } => None,
+            PlaceError::NoAddress { text } => {
+                Some(hint!(format!("write a port from 1 to 65535, or ./{text} for a directory of that name")))
+            }
             PlaceError::Scheduler(error) => error.hint(),
             PlaceError::Meeting(error) => error.hint(),
             PlaceError::NoWorkingDirectory(_) => Some(hint!("give ", Setting::Meet.with("DIR"))),
@@ -151,11 +163,19 @@ pub fn place(request: &PlaceRequest, environ: &Environ, plan: &Plan) -> Result<O
                 return Err(RendezvousError::NoKey { address: text.to_owned() }.into());
             }
             None if is_host_and_port(text) => WayToMeet::contested(Address::new(text)?),
+            None if looks_like_an_address(text) => {
+                return Err(PlaceError::NoAddress { text: text.to_owned() });
+            }
             None => WayToMeet::contested(meet.directory(Path::new(text))?),
         }),
     };
-    let meeting = Meeting { rank: request.rank, key, timeout: request.timeout, job };
+    let meeting = Meeting { rank: request.rank, key, timeout: request.timeout, job, listen: request.listen };
     Ok(way.map(|way| Place { way, meeting }))
+}
+
+/// `host:99999` or `host:http`: hardly the name of a directory.
+fn looks_like_an_address(text: &str) -> bool {
+    !text.contains('/') && text.contains(':')
 }
 
 /// `host:port`, not a path.

@@ -9,6 +9,7 @@ use super::follower::follow;
 use super::others::Others;
 use super::run::{AgentError, Prepared, Tell, io, settled};
 use super::signals::Signals;
+use super::stream::Stream;
 use crate::allocation::IndependentRestarts;
 use crate::event::RunEvent;
 use crate::hint;
@@ -47,7 +48,8 @@ pub(crate) fn run_here(run: Prepared, guard: Option<OwnedFd>, tell: Tell<'_>) ->
         let roster = Roster::met(plan.with_deadline(deadline), endpoints)?;
         let job =
             Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| AgentError::nobody(&spec.rules))?;
-        let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, tell)?;
+        let stream = Stream::open(&spec, roster.plan().attempt(), tell);
+        let mut conductor = Conductor::new(roster, job, held, descriptors, &spec, &environ, stream)?;
         conductor.begin(signals.suspended);
         Ok(conductor.run(&mut signals).await)
     })
@@ -126,8 +128,9 @@ async fn lead(
         let environ = run.environ.clone();
         leader.ask_deadline(move || ask(&environ));
     }
+    let mut stream = Stream::open(&run.spec, run.plan.attempt(), tell);
     let gathered = tokio::select! {
-        gathered = leader.gather(&run.plan, &mut *tell) => gathered,
+        gathered = leader.gather(&run.plan, |event| stream.emit(event)) => gathered,
         number = ending(signals) => Err(RendezvousError::Interrupted(signal::name(number))),
     };
     let Gathered { rank, met: Met { attempt, deadline, runs, members, remotes, roster: handout } } =
@@ -140,7 +143,7 @@ async fn lead(
         };
     let held = HashMap::from([(rank, port)]);
     let settled = settled(run, Some(rank), attempt, deadline, members);
-    let mut conductor = match Conductor::of(settled, held, descriptors, tell) {
+    let mut conductor = match Conductor::of(settled, held, descriptors, stream) {
         Ok(conductor) => conductor,
         Err(error) => {
             leader.say_goodbye(remotes, error.code(), Farewell::Error(hint::in_full(&error))).await;

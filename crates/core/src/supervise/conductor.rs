@@ -9,7 +9,7 @@ use super::member::Happened;
 use super::others::{Others, receive};
 use super::restarts::Restarts;
 use super::rollcall::RollCall;
-use super::run::{AgentError, LogErrors, Requeue, RunSpec, Tell};
+use super::run::{AgentError, LogErrors, Requeue, RunSpec};
 use super::signals::{Sensed, Signals, until};
 use super::silence::Silence;
 use super::standin::is_not_found;
@@ -17,7 +17,6 @@ use super::stream::Stream;
 use crate::clock;
 use crate::environ::Environ;
 use crate::event::RunEvent;
-use crate::event_log::EventLog;
 use crate::framework::Framework;
 use crate::job::{Action, Event, Job, Standing};
 use crate::lane::Loss;
@@ -65,12 +64,12 @@ impl<'a> Conductor<'a> {
         settled: Result<(Roster, Environ, RunSpec), AgentError>,
         held: HashMap<u32, HeldPort>,
         descriptors: DescriptorLimit,
-        tell: Tell<'a>,
+        stream: Stream<'a>,
     ) -> Result<Conductor<'a>, AgentError> {
         let (roster, environ, spec) = settled?;
         let job =
             Job::new(roster.plan(), spec.rules.clone()).ok_or_else(|| AgentError::nobody(&spec.rules))?;
-        Conductor::new(roster, job, held, descriptors, &spec, &environ, tell)
+        Conductor::new(roster, job, held, descriptors, &spec, &environ, stream)
     }
 
     pub(super) fn new(
@@ -80,21 +79,21 @@ impl<'a> Conductor<'a> {
         descriptors: DescriptorLimit,
         spec: &RunSpec,
         environ: &Environ,
-        tell: Tell<'a>,
+        mut stream: Stream<'a>,
     ) -> Result<Conductor<'a>, AgentError> {
         let mut own: Vec<u32> = held.keys().copied().collect();
         own.sort_unstable();
-        let (executor, losses) = prepare(&roster, held, descriptors, spec, environ, tell)?;
-        let log = EventLog::create(spec.events.as_deref(), &losses)
-            .map_err(|source| AgentError::Events { file: spec.events.clone().unwrap_or_default(), source })?;
-        let (world, attempt) = (roster.plan().members().len(), roster.plan().attempt());
+        let (executor, notes) = prepare(&roster, held, descriptors, spec, environ, stream.hearing()?)?;
+        stream.attempt = roster.plan().attempt();
+        notes.into_iter().for_each(|text| stream.emit(RunEvent::Note { text }));
+        let world = roster.plan().members().len();
         Ok(Conductor {
             roster,
             job,
             executor,
             others: None,
             step: None,
-            stream: Stream::new(log, attempt, tell),
+            stream,
             grace: spec.grace,
             stop: None,
             own,

@@ -55,6 +55,8 @@ pub(super) struct Finished {
 struct Running {
     pid: u32,
     since: Instant,
+    /// How long its process ran, once it has ended.
+    ran: Duration,
     tail: Rc<RefCell<Tail>>,
     /// Streams that are still open.
     open: Rc<Cell<u32>>,
@@ -170,8 +172,15 @@ impl Executor {
                     self.output.pump(source, self.wake.clone(), open.clone());
                 }
                 let has_port = launch.port.is_some();
-                let running =
-                    Running { pid, since: Instant::now(), tail, open, listens: !has_port, gone: None };
+                let running = Running {
+                    pid,
+                    since: Instant::now(),
+                    ran: Duration::ZERO,
+                    tail,
+                    open,
+                    listens: !has_port,
+                    gone: None,
+                };
                 self.running.insert(rank, running);
                 if has_port {
                     self.next_listen_check.get_or_insert(clock::now() + LISTEN_CHECK);
@@ -276,6 +285,7 @@ impl Executor {
             if let Some((_, running)) = self.running.iter_mut().find(|(_, running)| running.pid == reaped.pid)
             {
                 running.gone = Some((reaped, now + LAST_WORDS));
+                running.ran = running.since.elapsed();
             } else if !self.stand_ins.note(&reaped, now) {
                 self.strays.push(reaped);
             }
@@ -350,7 +360,7 @@ impl Executor {
         let ended = Ended {
             reason: if end.is_success() { None } else { reason(&launch.error_file) },
             tail: if end.is_success() { Vec::new() } else { running.tail.borrow().lines() },
-            seconds: running.since.elapsed().as_secs_f64(),
+            seconds: running.ran.as_secs_f64(),
             peak_kib: reaped.peak_kib,
             end,
         };

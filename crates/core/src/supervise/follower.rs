@@ -3,7 +3,7 @@
 use super::executor::{Executor, Finished};
 use super::following::{Action, Following, Heard};
 use super::launch::prepare;
-use super::losses::Tally;
+use super::losses::{Hearing, Tally};
 use super::patience::Patience;
 use super::run::{AgentError, LogErrors, Prepared, RunSpec, Tell, settled};
 use super::signals::{Signals, until};
@@ -154,6 +154,8 @@ fn ready(
     let deadline =
         columns.deadline.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
     let (roster, environ, spec) = settled(run, Some(rank), columns.attempt, deadline, members)?;
-    let (executor, _) = prepare(&roster, HashMap::from([(rank, port)]), descriptors, &spec, &environ, tell)?;
+    let held = HashMap::from([(rank, port)]);
+    let (executor, notes) = prepare(&roster, held, descriptors, &spec, &environ, Hearing::new())?;
+    notes.into_iter().for_each(|text| tell(RunEvent::Note { text }));
     Ok((roster, executor, spec))
 }

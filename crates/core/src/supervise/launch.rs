@@ -1,30 +1,27 @@
 //! From a roster to launches: variables and files.
 
 use super::executor::Executor;
+use super::losses::Hearing;
 use super::member::Launch;
 use super::output::Output;
-use super::run::{AgentError, RunSpec, Tell, io};
+use super::run::{AgentError, RunSpec, io};
 use super::standin::StandIns;
 use crate::environ::Environ;
-use crate::event::RunEvent;
 use crate::framework::{Extras, child_env};
-use crate::lane::Losses;
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
 use crate::roster::Roster;
 use std::collections::HashMap;
-use std::sync::Arc;
-use tokio::sync::Notify;
 
-/// Launches of this agent's members, with all their variables and files.
+/// Launches of this agent's members, with all their variables and files; and what a person should know of these.
 pub(super) fn prepare(
     roster: &Roster,
     held: HashMap<u32, HeldPort>,
     descriptors: DescriptorLimit,
     spec: &RunSpec,
     environ: &Environ,
-    tell: Tell<'_>,
-) -> Result<(Executor, Losses), AgentError> {
+    hearing: Hearing,
+) -> Result<(Executor, Vec<String>), AgentError> {
     let plan = roster.plan();
     let roster_file = spec.private.join("roster.json");
     std::fs::write(&roster_file, roster.to_json()).map_err(io(&roster_file.display().to_string()))?;
@@ -33,7 +30,7 @@ pub(super) fn prepare(
         std::fs::create_dir_all(folder)
             .map_err(|source| AgentError::LogDir { folder: folder.clone(), source })?;
     }
-    let mut launches = Vec::new();
+    let (mut launches, mut notes) = (Vec::new(), Vec::new());
     for (rank, port) in held {
         let member = &plan.members()[rank as usize];
         let error_file = spec.private.join(format!("error-{rank}"));
@@ -45,7 +42,7 @@ pub(super) fn prepare(
         };
         let child = child_env(spec.framework, roster, member, environ, &extras)?;
         if launches.is_empty() {
-            child.notes.iter().for_each(|note| tell(RunEvent::Note { text: note.clone() }));
+            notes = child.notes;
         }
         let served = spec.served.as_ref().filter(|served| served.roles.contains(&member.role));
         launches.push(Launch {
@@ -62,11 +59,9 @@ pub(super) fn prepare(
             port: Some(port),
         });
     }
-    let wake = Arc::new(Notify::new());
-    let (losses, heard) = Losses::new(wake.clone());
-    let output =
-        Output::new(spec.style.clone(), log_folder.is_some(), losses.clone()).map_err(io("output"))?;
+    let Hearing { wake, losses, heard } = hearing;
+    let output = Output::new(spec.style.clone(), log_folder.is_some(), losses).map_err(io("output"))?;
     let mut executor = Executor::new(launches, output, (wake, heard), descriptors).map_err(io("log file"))?;
     executor.stand_ins = StandIns::new(spec.stand_in.clone(), &spec.private);
-    Ok((executor, losses))
+    Ok((executor, notes))
 }

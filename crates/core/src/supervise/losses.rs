@@ -1,12 +1,31 @@
 //! Output that could not be written: who is told what, and when.
 
-use crate::lane::Loss;
+use crate::lane::{Loss, Losses};
 use crate::outcome::LostOutput;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
 
 /// How often it is said again, of a file that goes on losing.
 const AGAIN: Duration = Duration::from_secs(30);
+
+/// Where losses are told and heard of.
+#[derive(Debug)]
+pub(super) struct Hearing {
+    /// Told when there is something to hear.
+    pub(super) wake: Arc<Notify>,
+    pub(super) losses: Losses,
+    pub(super) heard: mpsc::Receiver<Loss>,
+}
+
+impl Hearing {
+    pub(super) fn new() -> Hearing {
+        let wake = Arc::new(Notify::new());
+        let (losses, heard) = Losses::new(wake.clone());
+        Hearing { wake, losses, heard }
+    }
+}
 
 /// Losses that the leader has not heard of: a file that goes on losing is told now and then.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use super::launcher::{Launcher, STEP_END, Step};
 use super::others::Others;
 use super::run::{AgentError, Prepared, Tell, io, settled};
 use super::signals::Signals;
+use super::stream::Stream;
 use crate::clock;
 use crate::event::RunEvent;
 use crate::hint;
@@ -34,7 +35,8 @@ pub(crate) fn run_step(
         let join_request =
             meeting.join_request(&run.plan, hostname, &Addressing::default(), 0, run.spec.grace)?;
         let (contact, mut leader) = Leader::of_step(&join_request).await?;
-        tell(RunEvent::StepStarting { command: launcher.shown() });
+        let mut stream = Stream::open(&run.spec, run.plan.attempt(), tell);
+        stream.emit(RunEvent::StepStarting { command: launcher.shown() });
         // Before the step and not beside it: from then on this agent waits for all its children alike.
         if let Some(deadline) = run.spec.ask_deadline.and_then(|ask| ask(&run.environ)) {
             leader.ask_deadline(move || Some(deadline));
@@ -42,7 +44,7 @@ pub(crate) fn run_step(
         let mut step = Step::start(launcher, &contact, descriptors)?;
         let started = clock::now();
         let (plan, Met { attempt, deadline, runs, members, remotes, roster: handout }) =
-            match gather(&run, &mut leader, &mut step, &mut signals, tell).await {
+            match gather(&run, &mut leader, &mut step, &mut signals, &mut stream).await {
                 Ok(met) => met,
                 Err(error) => {
                     leader.dismiss(&error, AgentError::code_of(&error)).await;
@@ -52,7 +54,7 @@ pub(crate) fn run_step(
                 }
             };
         let settled = settled(Prepared { plan, ..run }, None, attempt, deadline, members);
-        let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, tell) {
+        let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, stream) {
             Ok(conductor) => conductor,
             Err(error) => {
                 leader.say_goodbye(remotes, error.code(), Farewell::Error(hint::in_full(&error))).await;
@@ -77,11 +79,11 @@ async fn gather(
     leader: &mut Leader,
     step: &mut Step,
     signals: &mut Signals,
-    tell: Tell<'_>,
+    stream: &mut Stream<'_>,
 ) -> Result<(Plan, Met), RendezvousError> {
     let plan_of = |roles: &str| plan_of(run, roles);
     tokio::select! {
-        met = leader.gather_step(plan_of, tell) => met,
+        met = leader.gather_step(plan_of, |event| stream.emit(event)) => met,
         error = step.ends_early(signals) => Err(error),
     }
 }

@@ -1,6 +1,7 @@
 //! The one stream of events: whatever happens is written to the events' file, if there is one, and told.
 
-use super::run::Tell;
+use super::losses::Hearing;
+use super::run::{AgentError, RunSpec, Tell};
 use crate::clock::Deadline;
 use crate::event::RunEvent;
 use crate::event_log::EventLog;
@@ -8,13 +9,34 @@ use crate::event_log::EventLog;
 /// Who hears what happens in a job that this agent decides.
 pub(super) struct Stream<'a> {
     log: EventLog,
-    attempt: u32,
+    pub(super) attempt: u32,
     tell: Tell<'a>,
+    /// Why the file could not be opened. Whoever waits for this agent hears it when all have come.
+    failure: Option<AgentError>,
+    /// Where losses are heard of, until somebody listens.
+    hearing: Option<Hearing>,
 }
 
 impl<'a> Stream<'a> {
-    pub(super) fn new(log: EventLog, attempt: u32, tell: Tell<'a>) -> Stream<'a> {
-        Stream { log, attempt, tell }
+    /// Opens the file, if one is wanted.
+    pub(super) fn open(spec: &RunSpec, attempt: u32, tell: Tell<'a>) -> Stream<'a> {
+        let hearing = Hearing::new();
+        let (log, failure) = match EventLog::create(spec.events.as_deref(), &hearing.losses) {
+            Ok(log) => (log, None),
+            Err(source) => {
+                let file = spec.events.clone().unwrap_or_default();
+                (EventLog::default(), Some(AgentError::Events { file, source }))
+            }
+        };
+        Stream { log, attempt, tell, failure, hearing: Some(hearing) }
+    }
+
+    /// Where losses are heard of; the error that there was before, if any. To be asked once.
+    pub(super) fn hearing(&mut self) -> Result<Hearing, AgentError> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(self.hearing.take().unwrap_or_else(Hearing::new)),
+        }
     }
 
     /// Something has happened.

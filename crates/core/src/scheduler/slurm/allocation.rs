@@ -368,7 +368,7 @@ fn distribution(environ: &Environ) -> Distribution {
     }
 }
 
-/// Host names of a host file: one or a host list a line, `#` comments apart.
+/// Host names of a host file: one name or host list per line, `#` comments apart.
 fn host_file_lines(text: &str) -> Vec<String> {
     text.lines()
         .map(|line| line.split('#').next().unwrap_or("").trim())

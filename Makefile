@@ -57,6 +57,8 @@ fmt:
 	$(CARGO) fmt --all --check
 
 lint:
+	# Clippy knows what each version of the language and its library has
+	test "$$(sed -n 's/^rust-version = //p' Cargo.toml)" = "$$(sed -n 's/^msrv = //p' clippy.toml)"
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --locked -p rallypoint -p rallypoint-english
 

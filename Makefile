@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short reference bench
+.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short deny reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -57,6 +57,8 @@ fmt:
 	$(CARGO) fmt --all --check
 
 lint:
+	# Clippy knows what each version of the language and its library has
+	test "$$(sed -n 's/^rust-version = //p' Cargo.toml)" = "$$(sed -n 's/^msrv = //p' clippy.toml)"
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --locked -p rallypoint -p rallypoint-english
 
@@ -118,6 +120,14 @@ faults: $(BIN)
 faults-short: $(BIN)
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults/sabotage.py
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults --faults 30 --seed 7 --modes plain
+
+# Licences, duplicates and sources of all crates, by deny.toml. Apart from `test`, since it builds its tool first, privately.
+# Known holes (`advisories`) are left out: they need RustSec's database from GitHub. Where that can be reached:
+# build/tools/bin/cargo-deny check advisories
+build/tools/bin/cargo-deny:
+	$(CARGO) install --quiet --locked --root build/tools cargo-deny
+deny: build/tools/bin/cargo-deny
+	build/tools/bin/cargo-deny --locked check licenses bans sources
 
 # docs/reference, from the code
 reference:

@@ -75,7 +75,7 @@ impl Names {
 
     /// How many there are in all.
     pub fn count(&self) -> usize {
-        self.named.len() + self.more
+        self.named.len().saturating_add(self.more)
     }
 
     /// True if there is nobody.

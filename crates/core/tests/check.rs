@@ -160,3 +160,27 @@ fn the_sparse_form_and_text_indices_are_understood() {
     assert_eq!(config.index, 2);
     assert_eq!(found(&[config]), Vec::<String>::new());
 }
+
+/// A cluster of a thousand whose last member knows nobody: once, each of its findings listed all the others.
+#[test]
+fn what_is_said_of_a_large_cluster_stays_readable() {
+    let workers: Vec<String> = (0..1000).map(|index| format!("\"n{index}:1\"")).collect();
+    let all = format!(r#"{{"chief": ["a:1"], "ps": ["b:1"], "worker": [{}]}}"#, workers.join(", "));
+    let alone = r#"{"chief": ["a:1"], "ps": ["b:1"]}"#;
+    let findings = check(&[file("all", &all, "chief", 0), file("alone", alone, "ps", 0)], Strategy::Auto);
+    let unknown: Vec<_> = findings.iter().filter(|finding| finding.kind == Kind::MemberUnknown).collect();
+    assert_eq!(unknown.len(), 1000);
+    assert!(unknown[0].fix.ends_with(r#""n15:1", and 984 more] in every file"#), "{}", unknown[0].fix);
+}
+
+#[test]
+fn indices_that_leave_out_millions_are_no_list() {
+    let text = |roles: &[&str]| {
+        let roles: Vec<String> =
+            roles.iter().map(|role| format!(r#""{role}": {{"1000000": "a:1"}}"#)).collect();
+        format!(r#"{{"cluster": {{{}}}, "task": {{"type": "a", "index": 0}}}}"#, roles.join(", "))
+    };
+    assert!(ConfigFile::parse("one", &text(&["a"])).is_ok());
+    let error = ConfigFile::parse("two", &text(&["a", "b"])).unwrap_err().to_string();
+    assert!(error.contains("at cluster.b"), "{error}");
+}

@@ -60,13 +60,18 @@ impl Hinted for ConfigError {
 const CLUSTER_HINT: &str = r#"write "cluster": {"ps": ["host:port"], "worker": ["host:port", "host:port"]}"#;
 const TASK_HINT: &str = r#"write "task": {"type": "worker", "index": 0}"#;
 
-/// Indices in the `{"index": "address"}` form may go up to this.
+/// Indices in the `{"index": "address"}` form may go up to this, and those of all roles together.
 const MAX_INDEX: usize = 1 << 20;
 
 impl ConfigFile {
     /// The address of the member that the file is for.
     pub fn own_address(&self) -> Option<&str> {
-        self.cluster.get(&self.role)?.get(self.index as usize)?.as_deref()
+        self.address_of((&self.role, self.index))
+    }
+
+    /// The address that the file has for a member.
+    pub(super) fn address_of(&self, (role, index): (&str, u32)) -> Option<&str> {
+        self.cluster.get(role)?.get(index as usize)?.as_deref()
     }
 
     /// Reads the text of a file that the user calls `name`.
@@ -85,6 +90,7 @@ impl ConfigFile {
             .and_then(Value::as_object)
             .ok_or_else(|| shape("cluster", "an object", value.get("cluster"), CLUSTER_HINT))?;
         let mut roles = BTreeMap::new();
+        let mut room = MAX_INDEX;
         for (role, addresses) in cluster {
             let at = format!("cluster.{role}");
             let addresses = match addresses {
@@ -92,11 +98,12 @@ impl ConfigFile {
                     .iter()
                     .map(|address| address.as_str().map(|text| Some(text.to_owned())))
                     .collect::<Option<Vec<_>>>(),
-                Value::Object(by_index) => sparse(by_index),
+                Value::Object(by_index) => sparse(by_index, room),
                 _ => None,
             };
             let addresses = addresses
                 .ok_or_else(|| shape(&at, "a list of \"host:port\"", cluster.get(role), CLUSTER_HINT))?;
+            room = room.saturating_sub(addresses.len());
             roles.insert(role.clone(), addresses);
         }
         let task = value.get("task");
@@ -129,10 +136,11 @@ impl ConfigFile {
     }
 }
 
-fn sparse(by_index: &serde_json::Map<String, Value>) -> Option<Vec<Option<String>>> {
+/// A list with room for the largest index, which is below `room`.
+fn sparse(by_index: &serde_json::Map<String, Value>, room: usize) -> Option<Vec<Option<String>>> {
     let mut addresses = Vec::new();
     for (index, address) in by_index {
-        let index: usize = index.parse().ok().filter(|&index| index < MAX_INDEX)?;
+        let index: usize = index.parse().ok().filter(|&index| index < room)?;
         if addresses.len() <= index {
             addresses.resize(index + 1, None);
         }

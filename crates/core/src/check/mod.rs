@@ -72,6 +72,9 @@ pub struct Finding {
 
 type MemberKey<'a> = (&'a str, u32);
 
+/// As many addresses of a role are written out in a fix.
+const MOST_LISTED: usize = 16;
+
 /// Everything wrong with the files of one cluster, by file.
 ///
 /// A single file is looked at alone: nothing is said about members that have none.
@@ -119,18 +122,21 @@ impl<'a> Agreed<'a> {
     }
 
     fn count(&self, role: &str) -> usize {
-        self.members.keys().filter(|(member, _)| *member == role).count()
+        self.of_role(role).count()
     }
 
-    /// `"worker": ["a:1", "b:1"]`
+    fn of_role<'b>(&'b self, role: &'b str) -> impl Iterator<Item = &'a str> + 'b {
+        self.members.range((role, 0)..=(role, u32::MAX)).map(|(_, address)| *address)
+    }
+
+    /// `"worker": ["a:1", "b:1"]`, of many members the first: the text may stand in a finding about each of them.
     fn role_json(&self, role: &str) -> String {
-        let addresses: Vec<&str> = self
-            .members
-            .iter()
-            .filter(|((member, _), _)| *member == role)
-            .map(|(_, address)| *address)
-            .collect();
-        format!("\"{role}\": {}", serde_json::to_string(&addresses).unwrap_or_default())
+        let addresses: Vec<&str> = self.of_role(role).take(MOST_LISTED).collect();
+        let json = serde_json::to_string(&addresses).unwrap_or_default();
+        match self.of_role(role).skip(MOST_LISTED).count() {
+            0 => format!("\"{role}\": {json}"),
+            more => format!("\"{role}\": {}, and {more} more]", json.trim_end_matches(']')),
+        }
     }
 }
 
@@ -164,8 +170,7 @@ fn differing_addresses(files: &[ConfigFile], agreed: &Agreed<'_>) -> Vec<Finding
             if normal(address) == normal(expected) {
                 continue;
             }
-            let Some(witness) =
-                files.iter().find(|other| other.members().any(|known| known == ((role, index), expected)))
+            let Some(witness) = files.iter().find(|other| other.address_of((role, index)) == Some(expected))
             else {
                 continue;
             };
@@ -194,7 +199,7 @@ fn unknown_members(files: &[ConfigFile], agreed: &Agreed<'_>, said: &[Finding]) 
             said.iter().any(|finding| finding.file == file.name && kinds.contains(&finding.kind))
         };
         for (&(role, index), address) in &agreed.members {
-            let listed = file.members().any(|(member, _)| member == (role, index));
+            let listed = file.address_of((role, index)).is_some();
             let explained = match role {
                 "worker" => already(&[Kind::WorkerAlone, Kind::PsWithoutWorkers]),
                 "ps" => already(&[Kind::NoPs]),
@@ -223,7 +228,7 @@ fn missing_files(files: &[ConfigFile], agreed: &Agreed<'_>) -> Vec<Finding> {
         .iter()
         .filter(|(member, _)| !present.contains(*member) && member.0 != "evaluator")
         .map(|(&(role, index), address)| {
-            let by = files.iter().find(|file| file.members().any(|(member, _)| member == (role, index)));
+            let by = files.iter().find(|file| file.address_of((role, index)).is_some());
             Finding {
                 file: by.map(|file| file.name.clone()).unwrap_or_default(),
                 kind: Kind::MissingMember,

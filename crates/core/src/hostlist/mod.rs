@@ -25,6 +25,9 @@ use std::str::FromStr;
 /// More names than this in one list is an error: a typing mistake, not a machine.
 pub(crate) const MAX_NAMES: u64 = 1 << 22;
 
+/// More bytes than this in all names together, likewise: 64 for each of as many names as there may be.
+const MAX_BYTES: u64 = MAX_NAMES << 6;
+
 /// Digits a number may have, leading zeros included.
 const MAX_DIGITS: usize = 64;
 
@@ -89,7 +92,21 @@ impl Term {
     }
 }
 
+impl Term {
+    /// The most bytes that its names come to.
+    fn bytes(&self) -> u64 {
+        let numbers = self.brackets.iter().map(|ranges| ranges.iter().map(Range::digits).max().unwrap_or(0));
+        let longest = self.literals.iter().map(String::len).chain(numbers).fold(0, usize::saturating_add);
+        self.count().saturating_mul(longest as u64)
+    }
+}
+
 impl Range {
+    /// How long its longest number is.
+    fn digits(&self) -> usize {
+        self.width.max(self.hi.checked_ilog10().unwrap_or(0) as usize + 1)
+    }
+
     fn count(&self) -> u64 {
         (self.hi - self.lo).saturating_add(1)
     }

@@ -1,6 +1,6 @@
 //! From text to a checked list; every error knows its place in the text.
 
-use super::{HostList, MAX_DIGITS, MAX_NAMES, Range, Term};
+use super::{HostList, MAX_BYTES, MAX_DIGITS, MAX_NAMES, Range, Term};
 use crate::hint;
 use crate::hint::{Hint, Hinted};
 use std::fmt;
@@ -48,6 +48,12 @@ pub enum Problem {
         /// How many it gives.
         count: u64,
     },
+    /// The names are so long that all of them together would fill the memory.
+    #[error("names of {bytes} bytes in all; more than {MAX_BYTES} are surely a mistake")]
+    TooLarge {
+        /// How many bytes they have.
+        bytes: u64,
+    },
 }
 
 impl Hinted for Problem {
@@ -58,7 +64,8 @@ impl Hinted for Problem {
             | Problem::EmptyRange
             | Problem::NotANumber
             | Problem::TooLong
-            | Problem::TooMany { .. } => None,
+            | Problem::TooMany { .. }
+            | Problem::TooLarge { .. } => None,
         }
     }
 }
@@ -107,12 +114,17 @@ fn floor_boundary(text: &str, mut at: usize) -> usize {
 
 pub(super) fn parse(text: &str) -> Result<HostList, HostListError> {
     let mut terms = Vec::new();
-    let mut total = 0u64;
+    let (mut total, mut bytes) = (0u64, 0u64);
     for (at, token) in tokens(text)? {
         let term = Parser { text }.term(at, token)?;
         total = total.saturating_add(term.count());
         if total > MAX_NAMES {
             return Err(Parser { text }.error(at, token.len(), Problem::TooMany { count: total }));
+        }
+        // A name that stands there as it is takes no more than the text.
+        bytes = bytes.saturating_add(if term.brackets.is_empty() { 0 } else { term.bytes() });
+        if bytes > MAX_BYTES {
+            return Err(Parser { text }.error(at, token.len(), Problem::TooLarge { bytes }));
         }
         terms.push(term);
     }

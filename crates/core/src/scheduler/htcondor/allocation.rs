@@ -60,7 +60,8 @@ impl Hinted for HtCondorError {
             )),
             HtCondorError::Attribute { .. } => Some(hint!("is the file a job ad?")),
             HtCondorError::RankOutside { rank, .. } => {
-                Some(hint!(format!("were the procs queued by one submission with `queue {}`?", rank + 1)))
+                let queued = u64::from(*rank) + 1;
+                Some(hint!(format!("were the procs queued by one submission with `queue {queued}`?")))
             }
             HtCondorError::NotANumber { .. } | HtCondorError::Half { .. } | HtCondorError::TooMany { .. } => {
                 None

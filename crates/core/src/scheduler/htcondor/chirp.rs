@@ -159,11 +159,12 @@ impl Session {
     fn read_all(&mut self, file: u64, limit: usize) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         while content.len() < limit {
-            let length = self.request(&format!("read {file} {}", limit - content.len()))?;
-            if length == 0 {
-                break;
+            let wanted = limit - content.len();
+            match self.request(&format!("read {file} {wanted}"))? {
+                0 => break,
+                length if length > wanted as u64 => return Err(nonsense(&length.to_string())),
+                length => content.extend(self.bytes(length)?),
             }
-            content.extend(self.bytes(length.min(limit as u64))?);
         }
         Ok(content)
     }
@@ -322,6 +323,9 @@ mod tests {
             let (chirp, _thread) = starter(&[b"0\n", answer]);
             assert!(chirp.connect().unwrap().read("x", 10).is_err(), "{answer:?}");
         }
+        let (chirp, _thread) = starter(&[b"0\n", STATUS, OPENED, b"3\nxyz", b"3\nxyz", b"0\n"]);
+        let error = chirp.connect().unwrap().read("x", 5).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "2 bytes were asked for");
         let (chirp, _thread) = starter(&[b"0\n", b"1099511627776\nx"]);
         assert_eq!(
             chirp.connect().unwrap().attribute("X").unwrap_err().to_string(),

@@ -1,6 +1,6 @@
 //! The submit directory, reached through chirp: a folder to meet in where no file system is shared.
 
-use super::chirp::{Chirp, Session};
+use super::chirp::{Chirp, Session, Status};
 use crate::rendezvous::file_system::{FileSystem, Found, MAX_FILE, probe_name};
 use crate::trace::OrLog;
 use std::io;
@@ -95,10 +95,14 @@ impl FileSystem for SubmitDirectory {
     fn age(&mut self, file: &str) -> io::Result<Duration> {
         // By the submit host's clock, which a new file tells; ours may be another.
         let mut session = self.session()?;
-        let then = session.status(file)?.modified;
+        let then = session.status(file)?;
         let made = session.create(&self.probe, b"");
         session.remove(&self.probe).or_log("a probe stays on the submit host");
-        let now = made?.modified;
-        Ok(Duration::from_secs(u64::try_from(now - then).unwrap_or(0)))
+        Ok(between(then, made?))
     }
+}
+
+/// How long one file was written before another.
+pub(super) fn between(then: Status, now: Status) -> Duration {
+    Duration::from_secs(u64::try_from(now.modified.saturating_sub(then.modified)).unwrap_or(0))
 }

@@ -65,10 +65,14 @@ impl UserLog {
     pub(super) fn read(&mut self, text: &str) -> Vec<Change> {
         self.rest.push_str(text);
         let mut changes = Vec::new();
-        while let Some(end) = self.rest.find("\n...\n") {
-            let event: String = self.rest.drain(..end + 5).collect();
+        let rest = std::mem::take(&mut self.rest);
+        let mut from = 0;
+        while let Some(end) = rest[from..].find("\n...\n") {
+            let event = &rest[from..from + end + 5];
             changes.extend(self.take(event.trim_start_matches('\n')));
+            from += event.len();
         }
+        self.rest = rest[from..].to_owned();
         changes
     }
 
@@ -208,6 +212,16 @@ mod tests {
         log.read("005 (002.000.000) 2026-11-15 22:29:29 Job terminated.\n\t(1) Normal termination (return value 4)\n...\n");
         assert!(log.is_over());
         assert_eq!((log.code(), &log.states[&1]), (4, &State::Ended(3)));
+    }
+
+    /// Taking each event from the front moved all the others, which took minutes here.
+    #[test]
+    fn a_long_log_is_read_in_one_go() {
+        let event = "001 (012.000.000) 2026-11-15 22:46:24 Job executing on host: <x?alias=ex3.lab&y>\n...\n";
+        let mut log = UserLog::new(1, false);
+        let started = std::time::Instant::now();
+        assert_eq!(log.read(&event.repeat(200_000)).len(), 1);
+        assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short deny reference bench
+.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short fuzz deny reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -66,6 +66,8 @@ unit:
 	$(CARGO) $(TEST) --workspace --locked
 	# The examples of the crate's documentation
 	$(CARGO) test --quiet --doc --locked -p rallypoint
+	# What the fuzzers keep, and what they once found
+	$(CARGO) $(TEST) -p rallypoint --locked --features fuzzing --test corpus
 	# A scheduler that was added by the guide alone
 	$(CARGO) $(TEST) -p rallypoint-cli --locked --features toy-scheduler --test toy
 
@@ -120,6 +122,11 @@ faults: $(BIN)
 faults-short: $(BIN)
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults/sabotage.py
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults --faults 30 --seed 7 --modes plain
+
+# Each reader of bytes from outside, fuzzed for TIME seconds: make fuzz TIME=600 TARGETS="hostlist slurm"; docs/design/fuzzing.md
+TIME ?= 60
+fuzz:
+	$(PYTHON) fuzz/run --time $(TIME) $(TARGETS)
 
 # Licences, duplicates and sources of all crates, by deny.toml. Apart from `test`, since it builds its tool first, privately.
 # Known holes (`advisories`) are left out: they need RustSec's database from GitHub. Where that can be reached:

@@ -17,17 +17,20 @@
 //! Never in parent directories, which may belong to anybody: the setup lines are run. For the same reason a file is
 //! obeyed only if it belongs to this user or to root, and nobody else may write it.
 
+#[cfg(test)]
+mod any_bytes;
+mod file;
+
 use crate::args::Args;
 use crate::exit::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory};
+use file::File;
 use rallypoint::hint;
 use rallypoint::hint::{Hint, Hinted};
 use rallypoint::scheduler::submit::Setup;
 use rallypoint::variables as var;
 use rustix::fs::OFlags;
-use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -63,23 +66,6 @@ impl Hinted for ConfigError {
             | ConfigError::BadDefault { .. } => None,
         }
     }
-}
-
-type Defaults = BTreeMap<String, toml::Value>;
-
-/// One file, as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct File {
-    run: Defaults,
-    submit: BTreeMap<String, Defaults>,
-    env: BTreeMap<String, Environment>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Environment {
-    setup: Vec<String>,
 }
 
 /// What the files say, the nearest first.
@@ -236,11 +222,7 @@ fn mistrust(owner: u32, mode: u32, me: u32, path: &Path) -> Option<(String, Stri
 }
 
 fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        ConfigError::Nonsense { file: path.to_owned(), reason: format!("{place}{}", error.message()) }
-    })
+    file::parse(text).map_err(|reason| ConfigError::Nonsense { file: path.to_owned(), reason })
 }
 
 fn option<'a>(key: &str, command: &'a Command) -> Option<&'a Arg> {

@@ -226,7 +226,8 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parse_variables(path: &Path, text: &str) -> Result<BTreeMap<String, String>, EnvironError> {
+/// `KEY=VALUE` lines, as `env` prints them.
+pub(crate) fn parse_variables(path: &Path, text: &str) -> Result<BTreeMap<String, String>, EnvironError> {
     let mut variables = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {

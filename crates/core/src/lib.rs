@@ -76,6 +76,10 @@
 
 #![warn(missing_docs)]
 
+// By this name what tests share is found in `fuzzing` too.
+#[cfg(feature = "fuzzing")]
+extern crate self as rallypoint;
+
 pub mod address;
 pub mod allocation;
 pub mod check;
@@ -86,6 +90,9 @@ pub mod environ;
 pub mod event;
 mod event_log;
 pub mod framework;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hint;
 pub mod hostlist;
 pub mod job;

@@ -136,3 +136,19 @@ fn names_that_a_list_cannot_hold_are_refused() {
         assert!(HostList::fold([name], Order::Kept).is_err(), "{name:?}");
     }
 }
+
+/// The last bracket turns fastest, then the first: one that has a single number cannot be left out when it is printed.
+#[test]
+fn what_is_printed_keeps_the_order_of_the_names() {
+    for (text, printed) in [
+        ("rack[1-2]n[01-03]n[0]", "rack[1-2]n[01-03]n[0]"),
+        ("rack[1-2]n[7]n[0]", "rack[1-2]n7n0"),
+        ("a[1]b[1-2]c[1-2]", "a1b[1-2]c[1-2]"),
+        ("a[1-2]b[01]", "a[1-2]b01"),
+    ] {
+        let list: HostList = text.parse().unwrap();
+        assert_eq!(list.to_string(), printed);
+        let again: HostList = printed.parse().unwrap();
+        assert!(again.names().eq(list.names()), "{text}");
+    }
+}

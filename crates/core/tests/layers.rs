@@ -54,7 +54,7 @@ fn layers() -> BTreeMap<String, Module> {
 /// Lines with their numbers.
 type Lines = Vec<(usize, String)>;
 
-/// Every file, with its module and its lines; without its tests and comments.
+/// Every file, with its module and its lines; without its tests, its fuzzers and comments.
 fn files() -> Vec<(String, String, Lines)> {
     let mut found = Vec::new();
     let mut folders = vec![source()];
@@ -65,7 +65,8 @@ fn files() -> Vec<(String, String, Lines)> {
                 folders.push(path);
                 continue;
             }
-            if path.extension().is_none_or(|extension| extension != "rs") || path.ends_with("tests.rs") {
+            let for_tests = path.ends_with("tests.rs") || path.ends_with("fuzzing.rs");
+            if for_tests || path.extension().is_none_or(|extension| extension != "rs") {
                 continue;
             }
             let name = path.strip_prefix(source()).unwrap().to_str().unwrap().to_owned();

@@ -127,9 +127,13 @@ impl fmt::Display for HostList {
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.literals[0])?;
-        for (ranges, literal) in self.brackets.iter().zip(&self.literals[1..]) {
+        let is_one = |ranges: &[Range]| matches!(ranges, [one] if one.lo == one.hi);
+        // Without its last bracket another one would turn fastest: `a[1-2]b[1-2]c[0]` is not `a[1-2]b[1-2]c0`.
+        let several_turn = self.brackets.iter().filter(|ranges| !is_one(ranges)).count() > 1;
+        let last = self.brackets.len().saturating_sub(1);
+        for (i, (ranges, literal)) in self.brackets.iter().zip(&self.literals[1..]).enumerate() {
             match ranges.as_slice() {
-                [one] if one.lo == one.hi => write!(f, "{:0width$}", one.lo, width = one.width)?,
+                [one] if is_one(ranges) && !(several_turn && i == last) => write!(f, "{one}")?,
                 several => {
                     f.write_str("[")?;
                     for (i, range) in several.iter().enumerate() {

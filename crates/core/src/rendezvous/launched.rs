@@ -43,7 +43,7 @@ impl Launched {
         Launched::parse(&String::from_utf8_lossy(&line))
     }
 
-    fn parse(text: &str) -> Result<Launched, RendezvousError> {
+    pub(super) fn parse(text: &str) -> Result<Launched, RendezvousError> {
         let line = text.lines().next().unwrap_or_default();
         let contact = serde_json::from_str(line)
             .map_err(|error| bad(format!("its line is not a launcher's: {error}")))?;

@@ -11,6 +11,8 @@ pub(crate) mod directory;
 mod endpoints;
 mod exchange;
 pub(crate) mod file_system;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod gather;
 mod join;
 mod join_request;

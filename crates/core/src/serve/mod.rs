@@ -17,6 +17,8 @@
 mod config;
 mod definition;
 pub mod find;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod mapped;
 pub mod members;
 mod native;

@@ -133,7 +133,7 @@ impl Options {
 }
 
 /// Text where it can be read as text, else the serialized message.
-fn config_file(file: &str, bytes: &[u8]) -> Result<Vec<u8>, OptionsError> {
+pub(super) fn config_file(file: &str, bytes: &[u8]) -> Result<Vec<u8>, OptionsError> {
     let is_text = |text: &&str| text.chars().all(|c| !c.is_control() || c.is_ascii_whitespace());
     match std::str::from_utf8(bytes).ok().filter(is_text) {
         Some(text) => encode(text).map_err(|source| OptionsError::Text { file: file.to_owned(), source }),

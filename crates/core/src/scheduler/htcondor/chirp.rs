@@ -69,7 +69,7 @@ impl Chirp {
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
         stream.set_nodelay(true)?;
-        let mut session = Session { stream: BufReader::new(stream) };
+        let mut session = Session::over(stream);
         session.request(&format!("cookie {}", word(&self.cookie)))?;
         Ok(session)
     }
@@ -77,11 +77,22 @@ impl Chirp {
 
 /// One connection. It is for a few requests: the starter may lose its submit host between them.
 #[derive(Debug)]
-pub(super) struct Session {
-    stream: BufReader<TcpStream>,
+pub(super) struct Session<S = TcpStream> {
+    stream: BufReader<S>,
 }
 
-impl Session {
+impl<S: Read + Write> Session<S> {
+    /// Over a connection on which nothing was said yet.
+    pub(super) fn over(stream: S) -> Session<S> {
+        Session { stream: BufReader::new(stream) }
+    }
+
+    /// The connection, for one that wants to know what was asked.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn into_inner(self) -> S {
+        self.stream.into_inner()
+    }
+
     /// Makes a file that did not exist, mode 0600; its status.
     pub(super) fn create(&mut self, path: &str, content: &[u8]) -> io::Result<Status> {
         let (file, status) = self.open(path, "wcx")?;

@@ -23,6 +23,12 @@ impl ClassAd {
         ClassAd { attributes }
     }
 
+    /// All of them, names in lower case.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// An attribute as it is written.
     pub(super) fn raw(&self, name: &str) -> Option<&str> {
         self.attributes.get(&name.to_ascii_lowercase()).map(String::as_str)

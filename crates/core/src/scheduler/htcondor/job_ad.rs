@@ -164,7 +164,7 @@ impl Drop for JobAd {
 }
 
 /// What the ad says of a leader; no key.
-fn to_text(contact: &Contact) -> String {
+pub(super) fn to_text(contact: &Contact) -> String {
     let plain = |text: &str| text.replace(['"', '\\', ';'], "_");
     let addresses: Vec<String> =
         contact.addresses.iter().take(MOST_ADDRESSES).map(ToString::to_string).collect();
@@ -180,7 +180,7 @@ fn to_text(contact: &Contact) -> String {
     )
 }
 
-fn from_text(text: &str) -> Option<Contact> {
+pub(super) fn from_text(text: &str) -> Option<Contact> {
     let [version, id, host, pid, port, addresses, machine] =
         <[&str; 7]>::try_from(text.splitn(7, ';').collect::<Vec<_>>()).ok()?;
     Some(Contact {

@@ -14,6 +14,8 @@ mod classad;
 mod description;
 mod failure;
 mod follow;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod job_ad;
 mod meet;
 mod submit;

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((log.code(), &log.states[&1]), (4, &State::Ended(3)));
     }
 
-    /// Taking each event from the front moved all the others, which took minutes here.
+    /// Taking each event from the front moved all the others, which took a minute here.
     #[test]
     fn a_long_log_is_read_in_one_go() {
         let event = "001 (012.000.000) 2026-11-15 22:46:24 Job executing on host: <x?alias=ex3.lab&y>\n...\n";

@@ -14,6 +14,8 @@ mod control;
 mod counts;
 mod error;
 mod follow;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod gpus;
 mod launcher;
 mod layout;

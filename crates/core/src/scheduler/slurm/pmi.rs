@@ -59,7 +59,7 @@ impl Pmi {
         Pmi::over(UnixStream::from(owned), rank, size)
     }
 
-    fn over(stream: UnixStream, rank: u32, size: u32) -> Result<Pmi, RendezvousError> {
+    pub(super) fn over(stream: UnixStream, rank: u32, size: u32) -> Result<Pmi, RendezvousError> {
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         stream.set_write_timeout(Some(ANSWER_LIMIT))?;
         let mut pmi = Pmi {
@@ -256,7 +256,7 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 
 /// Letters, digits and a few marks as they are, all else as `%` and two digits: the protocol splits at
 /// spaces and equals signs.
-fn encode(text: &str) -> String {
+pub(super) fn encode(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"{}[]\":,.-_/".contains(&byte) {
             out.push(byte.into());
@@ -267,7 +267,7 @@ fn encode(text: &str) -> String {
     })
 }
 
-fn decode(encoded: &str) -> Option<String> {
+pub(super) fn decode(encoded: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -284,7 +284,7 @@ fn decode(encoded: &str) -> Option<String> {
 }
 
 /// Pieces of at most `longest` bytes; the text is ASCII.
-fn split(encoded: &str, longest: usize) -> Vec<String> {
+pub(super) fn split(encoded: &str, longest: usize) -> Vec<String> {
     encoded.as_bytes().chunks(longest).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
 }
 

@@ -66,7 +66,11 @@ def test_a_failure_on_another_node_is_the_jobs(pool: Pool, apart: Path) -> None:
 
 def test_gpus_and_cpus_are_the_slots(pool: Pool, shared: Path) -> None:
     sees = "echo $RALLYPOINT_ROLE sees [$CUDA_VISIBLE_DEVICES] with $OMP_NUM_THREADS threads"
-    script = f"{sees}; [ $RALLYPOINT_ROLE = worker ] || exec sleep 600"
+    # Workers that are done before the server has said anything would end it without a word.
+    said = shared / "said"
+    server = f"{sees}; touch {said}; exec sleep 600"
+    worker = f"while [ ! -e {said} ]; do sleep 0.1; done; {sees}"
+    script = f"if [ $RALLYPOINT_ROLE = ps ]; then {server}; else {worker}; fi"
     more = "request_cpus = 2\nrequest_gpus = 1"
     cluster = pool.submit(shared, description(f"run --ps 1 -- /bin/sh -c '{script}'", more=more))
     assert set(cluster.wait(3).values()) == {0}, cluster.text()

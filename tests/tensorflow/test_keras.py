@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tensorflow_race import undisturbed
 
 ROOT = Path(__file__).resolve().parents[2]
 RALLYPOINT = os.environ.get("RALLYPOINT", str(ROOT / "target/release/rallypoint"))
@@ -43,7 +44,7 @@ def run(*args: str, program: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("members", [MIRRORED, PARAMETER_SERVERS], ids=["mirrored", "parameter-servers"])
 def test_fit_with_tf_keras(members: tuple[str, ...]) -> None:
-    done = run(*members, program=str(ROOT / "examples/keras_fit/train.py"))
+    done = undisturbed(lambda: run(*members, program=str(ROOT / "examples/keras_fit/train.py")))
     assert done.returncode == 0, done.stdout + done.stderr
     reached = [float(number) for number in re.findall(r"\] accuracy (0\.\d+)", done.stdout)]
     assert len(reached) == (2 if members is MIRRORED else 1), done.stdout

@@ -16,7 +16,7 @@ const KERAS_3: &str = "`fit` of Keras 3 (TensorFlow 2.16 and later) works with n
     ParameterServerStrategy; install tf_keras in TensorFlow's own version (`pip install tf_keras==2.21.0` for \
     2.21.0) and set TF_USE_LEGACY_KERAS=1 before TensorFlow is imported, or write the training loop yourself; see examples/keras_fit";
 
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 6] = [
     // `ValueError: Attempt to convert a value (PerReplica:{...}) with an unsupported type
     // (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.`
     Known { words: &["with an unsupported type", "PerReplica"], advice: || hint!(KERAS_3) },
@@ -39,6 +39,17 @@ const KNOWN: [Known; 5] = [
             hint!(
                 "the port of this member is taken, or the program has started a second server in one process; with \
                 rallypoint run, let it listen at the port of TF_CONFIG, and once only"
+            )
+        },
+    },
+    // `InternalError: ... Unable to parse request`, `... while calling /tensorflow.eager.EagerService/RunComponentFunction`
+    Known {
+        words: &["Unable to parse request", "EagerService/RunComponentFunction"],
+        advice: || {
+            hint!(
+                "a fault of TensorFlow's own under ParameterServerStrategy with two or more workers, seen in 2.21: one thread \
+                of the chief moves a table while another reads it; it is rare and depends on timing, so run the job \
+                again from its last checkpoint"
             )
         },
     },
@@ -95,10 +106,21 @@ ValueError: To use this dataset, you need to pass this dataset to ClusterCoordin
             ("ValueError: There must be at least one ps.", "--chief --ps 1"),
             ("tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server", "port"),
             ("ModuleNotFoundError: No module named 'tensorflow'", "venv/bin/python"),
+            (
+                "(0) INTERNAL: Unable to parse request\nAdditional GRPC error information from remote target \
+                 /job:ps/replica:0/task:0/device:CPU:0 while calling /tensorflow.eager.EagerService/RunComponentFunction:",
+                "from its last checkpoint",
+            ),
         ] {
             assert!(advice(words).is_some_and(|advice| advice.contains(says)), "{words}");
         }
-        for words in ["", "ValueError: bad", "No module named 'tensorflow_datasets'", "PerReplica: 3"] {
+        for words in [
+            "",
+            "ValueError: bad",
+            "No module named 'tensorflow_datasets'",
+            "PerReplica: 3",
+            "Unable to parse request",
+        ] {
             assert_eq!(advice(words), None, "{words}");
         }
     }

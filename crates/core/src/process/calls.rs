@@ -4,7 +4,6 @@
 
 #![expect(unsafe_code, reason = "fork, wait4, sigwait and pre_exec have no safe form")]
 
-use super::limits::DescriptorLimit;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -50,26 +49,6 @@ pub(crate) fn has_children() -> bool {
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0
     }
-}
-
-/// Starts a command in a session of its own, with no signal blocked, that dies with this thread.
-pub(crate) fn spawn(command: &mut Command, descriptors: DescriptorLimit) -> io::Result<u32> {
-    let parent = rustix::process::getpid();
-    let prepare = move || {
-        rustix::process::setsid()?;
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // If the parent died before the line above, no signal will come.
-        if rustix::process::getppid() != Some(parent) {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        heed(libc::SIGTTOU)?;
-        heed(libc::SIGXFSZ)?;
-        descriptors.restore();
-        set_blocked(libc::SIG_SETMASK, &[])
-    };
-    // SAFETY: `prepare` makes system calls only; it neither allocates nor takes a lock.
-    unsafe { command.pre_exec(prepare) };
-    command.spawn().map(|child| child.id())
 }
 
 /// Makes a short-lived helper end with the thread that starts it.
@@ -184,10 +163,37 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
 
 /// True if whoever started us wants this signal ignored, as `nohup` does.
 pub(crate) fn is_ignored(signal: i32) -> bool {
+    action(signal) == Some(libc::SIG_IGN)
+}
+
+/// True if code of this process runs when the signal comes.
+pub(crate) fn has_handler(signal: i32) -> bool {
+    action(signal).is_some_and(|action| action != libc::SIG_IGN && action != libc::SIG_DFL)
+}
+
+/// What a signal does, if there is such a signal.
+fn action(signal: i32) -> Option<libc::sighandler_t> {
     // SAFETY: the action is only read, into an initialised local.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+        (libc::sigaction(signal, std::ptr::null(), &mut action) == 0).then_some(action.sa_sigaction)
+    }
+}
+
+/// Does something while no signal can come to this thread.
+pub(crate) fn with_all_blocked<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+    // SAFETY: signal sets are plain data, for which zeros are valid; all pointers are to live locals.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        match libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        let done = act();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        Ok(done)
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `calls` | the system calls that have no safe form: fork, wait, signals |
+//! | `spawn` | members and other long-lived programs, started |
 //! | `tree` | whole process trees, and their end |
 //! | `limits` | how many files may be open |
 //! | `limited` | small programs that are asked something, within a limit |
@@ -14,6 +15,7 @@ mod inherited;
 mod limited;
 pub(crate) mod limits;
 mod path;
+pub(crate) mod spawn;
 pub(crate) mod tree;
 
 pub(crate) use calls::{dies_with_us, is_ignored};

@@ -15,13 +15,14 @@ use crate::outcome::{End, Ended};
 use crate::ports::HeldPort;
 use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
+use crate::process::spawn::{self, Program, Streams};
 use crate::process::tree::{self, Asked, STUCK, STUCK_STILL};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -421,17 +422,13 @@ fn spawn(
     let (stdout, child_stdout) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (stderr, child_stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     _ = std::fs::remove_file(&launch.error_file);
-    let mut command = Command::new(&launch.command[0]);
-    launch.withheld.iter().for_each(|name| _ = command.env_remove(name));
-    command
-        .args(&launch.command[1..])
-        .envs(launch.variables.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .stdout(child_stdout)
-        .stderr(child_stderr);
-    let pid = calls::spawn(&mut command, descriptors)?;
-    // The child's ends are closed with the command; only members hold them now.
-    drop(command);
+    let variables = launch.variables.iter().map(|(name, value)| (name, value));
+    let program = Program::new(&launch.command).without(launch.withheld).variables(variables);
+    let stdin = File::open("/dev/null")?;
+    // The child's ends are closed at the end of this; only members hold them then.
+    let streams =
+        Streams { stdin: stdin.as_fd(), stdout: child_stdout.as_fd(), stderr: child_stderr.as_fd() };
+    let pid = spawn::spawn(&program, streams, descriptors)?;
     Ok((pid, pipe::Receiver::from_owned_fd(stdout)?, pipe::Receiver::from_owned_fd(stderr)?))
 }
 

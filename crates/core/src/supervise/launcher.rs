@@ -6,11 +6,12 @@ use crate::clock;
 use crate::outcome::End;
 use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
+use crate::process::spawn::{self, Program, Streams};
 use crate::rendezvous::{Contact, RendezvousError};
 use crate::signal;
 use std::ffi::OsString;
 use std::io::{Seek, Write};
-use std::process::Command;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// How long the launcher may take to end after all its tasks were told to, and after SIGTERM.
@@ -51,8 +52,7 @@ impl Step {
         descriptors: DescriptorLimit,
     ) -> Result<Step, AgentError> {
         let Launcher { name, command, variables } = launcher;
-        let mut starting = Command::new(&command[0]);
-        starting.args(&command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
+        let program = Program::new(command).variables(variables.iter().map(|(name, value)| (name, value)));
         let line = contact.line()?;
         // In memory alone. Not a pipe: the srun of a het job reads once per group, each from the beginning.
         let mut stdin = std::fs::File::from(
@@ -60,7 +60,9 @@ impl Step {
                 .map_err(|error| io(name)(error.into()))?,
         );
         stdin.write_all(line.as_bytes()).and_then(|()| stdin.rewind()).map_err(io(name))?;
-        let pid = calls::spawn(starting.stdin(stdin), descriptors).map_err(io(name))?;
+        let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
+        let streams = Streams { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd() };
+        let pid = spawn::spawn(&program, streams, descriptors).map_err(io(name))?;
         Ok(Step { name, pid, ended: None })
     }
 

@@ -11,6 +11,7 @@ use super::member::{Happened, Launch};
 use crate::devices::MASKS;
 use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
+use crate::process::spawn::{self, Program, Streams};
 use crate::serve::find::NOT_FOUND;
 use crate::serve::{self, mapped};
 use crate::variables as var;
@@ -18,8 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Others often end a moment later, and then nobody is needed.
@@ -237,17 +238,14 @@ fn spawn(
         }
     }
     let file = File::create(words_file(folder, launch.rank))?;
-    let mut command = Command::new(&words[0]);
-    launch.withheld.iter().for_each(|name| _ = command.env_remove(name));
-    command
-        .args(&words[1..])
-        .envs(launch.variables.iter().map(|(name, value)| (name, value)))
+    let program = Program::new(words)
+        .without(launch.withheld)
+        .variables(launch.variables.iter().map(|(name, value)| (name, value)))
         // The devices are free for others, now that the member is done.
-        .envs(MASKS.map(|mask| (mask, "")))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(file);
-    let spawned = calls::spawn(&mut command, descriptors);
+        .variables(MASKS.map(|mask| (mask, "")));
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    let streams = Streams { stdin: nothing.as_fd(), stdout: nothing.as_fd(), stderr: file.as_fd() };
+    let spawned = spawn::spawn(&program, streams, descriptors);
     if let (Err(_), Some(port)) = (&spawned, &mut launch.port) {
         port.close();
     }

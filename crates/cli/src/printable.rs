@@ -32,8 +32,9 @@ pub(crate) struct Shown<W>(pub(crate) W);
 
 impl<W: Write> Write for Shown<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
-        match bytes.iter().all(is_plain) {
+        // To the end in any case: without an early exit many bytes are looked at in one step.
+        let is_plain = |byte: u8| (byte == b'\n') | (byte == b'\t') | matches!(byte, b' '..=b'~');
+        match bytes.iter().fold(true, |plain, &byte| plain & is_plain(byte)) {
             true => self.0.write_all(bytes)?,
             false => self.0.write_all(shown(&String::from_utf8_lossy(bytes)).as_bytes())?,
         }

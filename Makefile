@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short fuzz deny reference bench
+.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short hostile hostile-short fuzz deny reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -48,7 +48,7 @@ demo: $(BIN) $(VENV)/ready
 sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit model faults-short python tensorflow slurm htcondor
+test: fmt lint unit model faults-short hostile-short python tensorflow slurm htcondor
 ifneq ($(ROOTLESS),)
 	@echo "LEFT OUT: tests that need namespaces were not run, since this is not root" >&2
 endif
@@ -110,8 +110,9 @@ else
 	RALLYPOINT=$(abspath $(BIN)) testbed/slurm/with $(VENV)/bin/python -m pytest -q $(ROOTLESS) tests/slurm
 endif
 
-# Random faults in all modes that this machine has: make faults FAULTS=500 SEED=7; CASE=NAME is one of them once more
-FAULTS ?= 100
+# Random faults in all modes that this machine has: make faults N=500 SEED=7; CASE=NAME is one of them once more
+N ?= 100
+FAULTS ?= $(N)
 SEED ?= $(shell date +%s)
 BEDS := $(if $(filter none,$(TESTBEDS)),,testbed/slurm/with testbed/htcondor/with)
 faults: $(BIN)
@@ -122,6 +123,15 @@ faults: $(BIN)
 faults-short: $(BIN)
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults/sabotage.py
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults --faults 30 --seed 7 --modes plain
+
+# Strangers while a job of 50 meets and runs, and somebody in the middle of a connection: make hostile CONNECTIONS=10000
+CONNECTIONS ?= 10000
+hostile: $(BIN)
+	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/hostile --connections $(CONNECTIONS)
+
+# Some of both, always the same ones
+hostile-short: $(BIN)
+	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/hostile --short
 
 # Each reader of bytes from outside, fuzzed for TIME seconds: make fuzz TIME=600 TARGETS="hostlist slurm"; docs/design/fuzzing.md
 TIME ?= 60

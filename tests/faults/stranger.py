@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-GREETING = b"RALLYPT1"
+GREETING = b"RALLYPT3"
 HABITS = ("noise", "half", "many", "slow", "huge", "http")
 
 

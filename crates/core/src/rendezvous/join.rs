@@ -138,6 +138,11 @@ impl Link {
         self.outgoing.send(message).or_log("a word to a leader that is gone");
     }
 
+    /// Ends the connection. What is sent from now on goes nowhere.
+    pub(crate) fn hang_up(&mut self) {
+        self.outgoing = mpsc::unbounded_channel().0;
+    }
+
     /// Tells that this agent has failed before its member could start, and waits a moment for the leader's answer: the
     /// word has to leave before this process does.
     pub(crate) async fn fail(&mut self, code: u8, why: String) {

@@ -133,6 +133,7 @@ impl Follower<'_> {
             Action::StandIn => self.executor.stand_in(rank),
             Action::Signal(number) => self.executor.signal(number),
             Action::Suspend(on) => self.executor.suspend(on),
+            Action::HangUp => self.link.hang_up(),
             Action::Stop(grace) => self.executor.stop(grace),
             Action::Kill => self.executor.kill(),
         }

@@ -58,6 +58,8 @@ pub(super) enum Action {
     StandIn,
     Signal(i32),
     Suspend(bool),
+    /// Ends the connection to the leader.
+    HangUp,
     Stop(Duration),
     Kill,
 }
@@ -79,7 +81,9 @@ impl Following {
             Heard::Leader(message) => self.obey(message),
             Heard::LeaderLost(why) => {
                 self.leader_lost();
-                vec![Action::Say(RunEvent::LeaderLostWhileRunning { why }), Action::Stop(self.grace)]
+                // A leader that still hears us must not take the end that follows for the member's own.
+                let lost = Action::Say(RunEvent::LeaderLostWhileRunning { why });
+                vec![lost, Action::HangUp, Action::Stop(self.grace)]
             }
             Heard::Member(happened) => self.report(happened, now),
             Heard::Wrote if matches!(self.state, State::Alone { .. }) => Vec::new(),
@@ -250,13 +254,13 @@ mod tests {
 
     #[test]
     fn what_is_done() {
-        use Action::{Kill, Say, StandIn, Start, Stop, Suspend, Tell};
+        use Action::{HangUp, Kill, Say, StandIn, Start, Stop, Suspend, Tell};
         let came = |signal| Say(RunEvent::Signal { signal, again: false });
         let again = |signal| Say(RunEvent::Signal { signal, again: true });
         let interrupted = |signal| Tell(ToLeader::Interrupted { signal });
         let told = |code| Say(RunEvent::Told { code, farewell: Farewell::Error("it is over".to_owned()) });
-        let leader_is_lost =
-            || vec![Say(RunEvent::LeaderLostWhileRunning { why: "it hung up".to_owned() }), Stop(GRACE)];
+        let lost_event = || RunEvent::LeaderLostWhileRunning { why: "it hung up".to_owned() };
+        let leader_is_lost = || vec![Say(lost_event()), HangUp, Stop(GRACE)];
         let table = [
             ("a child", vec![Heard::Sensed(Sensed::Child)], vec![]),
             ("stand still", vec![Heard::Sensed(Sensed::Suspend(true))], vec![Suspend(true)]),

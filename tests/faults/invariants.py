@@ -1,6 +1,7 @@
 """What must hold after every fault, each with a name and a message that says what was found instead."""
 
 import re
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,11 @@ WHY = {
     LOG_LOST: "lost|space|written",
 }
 PANIC = re.compile(r"panicked|RUST_BACKTRACE|thread '.*' has overflowed|internal error: entered unreachable")
+FIRST_FAILURE = re.compile(
+    r"first failure: (?P<role>\w+) (?P<index>\d+) on \S+, pid \d+: (exit code (?P<code>\d+)|killed by (?P<signal>SIG\w+))"
+)
+# By strikes, and by what ends members.
+SIGKILLED, SIGTERMED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
 # So many lines of its own may an agent write, whatever is done to it.
 TALK = 150
 
@@ -84,6 +90,27 @@ def code_is_allowed(seen: Seen) -> list[str]:
         allowed = special | own | (seen.normal & {0}) if special is not None else seen.normal
         if code not in allowed:
             found.append(f"agent {index} ended with {code}, expected one of {sorted(allowed)}")
+    return found
+
+
+@invariant
+def first_failure_is_right(seen: Seen) -> list[str]:
+    """A member that is named as the first failure with a code of its own has a habit that gives it, or was struck."""
+    found = []
+    for agent in seen.job.agents:
+        named = FIRST_FAILURE.search(agent.said)
+        if not named:
+            continue
+        setup = seen.job.setup
+        rank = int(named["index"]) + (1 if setup.ps and named["role"] == "worker" else 0)
+        code = int(named["code"]) if named["code"] else 128 + int(getattr(signal, named["signal"], 0))
+        own = setup.habits[rank].code if rank < setup.world else None
+        struck = {SIGKILLED, SIGTERMED} | seen.expect.codes | seen.normal - setup.own_codes()
+        if code != own and code not in struck:
+            found.append(f"agent {agent.index} names {named[0]!r}, and that member has the habit {setup.habits[rank]}")
+        ended = seen.codes.get(agent.index)
+        if ended is not None and ended in setup.own_codes() and ended != code:
+            found.append(f"agent {agent.index} ended with {ended}, and names {named[0]!r} as the first failure")
     return found
 
 

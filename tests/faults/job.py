@@ -96,18 +96,32 @@ class Job:
             small_folder(small)
             self.undo.append(lambda small=small: unmount(small))  # type: ignore[misc]
         self.address = f"{self.network.address(0) if self.network else '127.0.0.1'}:{free_port()}"
+        # By agent, where it is not the leader's own.
+        self.addresses = {index: f"127.0.0.1:{self.slow_line(index)}" for index in sorted(setup.slow_lines)}
         for name, secret in (("key", "1"), ("wrong-key", "2")):
             (folder / name).write_text(secret * 64)
             (folder / name).chmod(0o600)
 
     # Starting
 
+    def slow_line(self, index: int) -> int:
+        """The port of a relay to the leader. It listens before any agent is there, which would take it otherwise."""
+        leader = self.address.rsplit(":", 1)[1]
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            fd, port = listener.fileno(), int(listener.getsockname()[1])
+            words = [sys.executable, str(HERE / "slow_line.py"), str(fd), leader, f"{self.tag}-{index}"]
+            nothing = subprocess.DEVNULL
+            relay = subprocess.Popen(words, stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=[fd])
+        self.undo.append(lambda: (relay.kill(), relay.wait()))
+        return port
+
     def command(self, index: int) -> list[str]:
         setup = self.setup
         command = [RALLYPOINT, "run", *setup.roles, "--grace", f"{setup.grace}s", *setup.options]
         if setup.mode is not Mode.HERE:
             by_address = setup.mode is Mode.ADDRESS or (self.network is not None and setup.own_tmp)
-            command += ["--meet", self.address if by_address else str(self.meeting)]
+            address = self.addresses.get(index, self.address)
+            command += ["--meet", address if by_address else str(self.meeting)]
             command += ["--meet-timeout", f"{setup.meet_timeout}s"]
             if setup.ranked:
                 command += ["--rank", str(index)]

@@ -48,6 +48,14 @@ class Network:
     def heal(self, host: int) -> None:
         ip("-n", self.space("bridge"), "link", "set", f"host{host}", "up")
 
+    def cut_one_way(self, host: int, other: int) -> None:
+        """What `host` sends to `other` goes to nobody; the other way is open."""
+        entry = [self.address(other), "lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent"]
+        ip("-n", self.space(str(host)), "neigh", "replace", *entry)
+
+    def heal_one_way(self, host: int, other: int) -> None:
+        ip("-n", self.space(str(host)), "neigh", "del", self.address(other), "dev", "eth0")
+
     def remove(self) -> None:
         for space in self.made:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, timeout=30)

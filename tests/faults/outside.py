@@ -129,6 +129,26 @@ def long_cut(job: Job, draw: Random, moment: Moment) -> Expect:
     return expect
 
 
+@strike("a line carries one way only", (Mode.NETWORK,), (Moment.RUNNING,), root=True)
+def one_way(job: Job, draw: Random, moment: Moment) -> Expect:
+    """Between the leader and one other, in either direction. For a moment nobody minds; for good, that one is lost."""
+    agent = draw.choice(job.agents[1:])
+    network = job.network
+    assert network
+    pair = draw.choice([(0, agent.index), (agent.index, 0)])
+    network.cut_one_way(*pair)
+    note = f"nothing arrives from agent {pair[0]} at agent {pair[1]}"
+    if draw.random() < 0.4:
+        seconds = draw.uniform(0.5, 4)
+        time.sleep(seconds)
+        network.heal_one_way(*pair)
+        return goes_on(job.setup.grace, f"{note} for {seconds:.1f} s")
+    # The other end may notice a silence of its own after that.
+    expect = Expect(Fate.ENDS, 2 * SILENCE + job.setup.grace + LAST_REPORT, {MEMBER_LOST}, agree=True, note=note)
+    expect.special = {agent.index: {LEADER_LOST, MEMBER_LOST}}
+    return expect
+
+
 @strike("the end comes while a cable is pulled", (Mode.NETWORK,), (Moment.RUNNING,), root=True)
 def end_while_cut(job: Job, draw: Random, moment: Moment) -> Expect:
     agent, told = draw.sample(job.agents, 2)

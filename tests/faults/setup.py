@@ -99,6 +99,8 @@ class Setup:
     wrong_key: set[int] = field(default_factory=set)
     log_dir: str = ""
     hogs: int = 0
+    # Agents whose line to the leader is slow.
+    slow_lines: set[int] = field(default_factory=set)
     # The meeting directory is a small file system of its own.
     small_meeting: bool = False
 
@@ -141,7 +143,10 @@ def habit(draw: Random, grace: int) -> Habit:
 def draw_setup(draw: Random, mode: Mode, moment: Moment) -> Setup:
     grace = draw.choice([3, 4, 5])
     ps = draw.random() < 0.4
-    habits = [habit(draw, grace) for _ in range(draw.choice([2, 3, 3, 4]))]
+    # One alone only where nobody has to be met.
+    count = draw.choice([2, 3, 3, 4, 4, 7, 12, 1 if mode is Mode.HERE else 2])
+    ps = ps and count > 1
+    habits = [habit(draw, grace) for _ in range(count)]
     # One that fails by itself is enough: the fault is what the case is about.
     failing = [rank for rank, one in enumerate(habits) if one.code is not None]
     for rank in failing if draw.random() < 0.6 else failing[1:]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from expect import LOG_LOST, MEETING_FAILED, MEMBER_LOST, LEADER_LOST, NOT_STARTED, OUTPUT, USAGE, Expect
+from slow_line import SLOWEST
 from setup import LOCAL, PLAIN, Ending, Habit, Mode, Moment, Setup, Stream
 
 # What may happen in them, by name.
@@ -103,6 +104,21 @@ def busy(setup: Setup, draw: Random) -> None:
     setup.grace += 4
 
 
+def slow_lines(setup: Setup, draw: Random) -> None:
+    """Some are connected through a relay that keeps what it is given for a while, and now and then for longer."""
+    setup.slow_lines = set(draw.sample(range(1, setup.agents), draw.randrange(1, setup.agents)))
+    setup.ranked = True
+    setup.meet_timeout += 10
+    setup.grace += 4
+
+
+def late_by_the_line(_setup: Setup, expect: Expect) -> None:
+    # Each word of a stop and of an end is that much later.
+    expect.limit += 4 * SLOWEST
+    # A killed leader's relay holds the last words too.
+    expect.leader_struck = True
+
+
 def restarts(setup: Setup, draw: Random) -> None:
     """One worker fails again and again; others may be killed, and come back too."""
     setup.options += ["--restart", "worker=2"]
@@ -127,5 +143,6 @@ SURROUNDINGS = [
     Surroundings("events to a full device", LOCAL, events_full, events_may_be_lost),
     Surroundings("members are restarted", LOCAL, restarts, no_more),
     Surroundings("few open files", PLAIN, few_files, may_not_start, ("nothing",), (Moment.EARLY,)),
+    Surroundings("slow lines", (Mode.ADDRESS,), slow_lines, late_by_the_line),
     Surroundings("a busy machine", LOCAL, busy, no_more, (*MILD, "suspend the whole job", "signal to all agents")),
 ]

@@ -265,7 +265,7 @@ def main() -> int:
         fine &= middle([*cases, ("invent", TO_MEMBER, 0), ("cut", TO_MEMBER, 2)], 3)
     else:
         fine = strangers(50, options.connections, 5, judge_time=True)
-        frames = [(direction, number) for number in range(5) for direction in (TO_LEADER, TO_MEMBER)]
+        frames = [(direction, number) for number in range(3) for direction in (TO_LEADER, TO_MEMBER)]
         fine &= middle([(deed, *frame) for deed in DEEDS for frame in frames], 3)
     print("hostile peers: " + ("all held" if fine else "VIOLATIONS, above"))
     return 0 if fine else 1

@@ -229,15 +229,15 @@ def judged(
         wrong.append(f"the member's agent ended with {member}")
     if leader == MEMBER_LOST and "first failure: worker 1" not in said[0]:
         wrong.append("the leader does not name worker 1")
-    # A leader that has said goodbye has ended; whether it was heard, it cannot know.
-    last_word = direction == TO_MEMBER and relay.number + 1 >= relay.frames[TO_MEMBER]
+    # When the last member's end is heard the job is over, and the leader says goodbye; whether that is heard, it cannot know.
+    last_word = relay.number + 1 >= relay.frames[direction]
     if leader == 0 and member != 0 and not last_word:
         wrong.append(f"the leader took the job for a success, and the member's agent ended with {member}")
     if leader != 0 and member == 0:
         wrong.append(f"the member's agent took the job for a success, and the leader ended with {leader}")
     reader = said[0] if (direction == TO_LEADER) != (deed == "reflect") else said[1]
     seen_there = deed in ("flip-content", "flip-tag", "invent", "repeat")
-    if reached and seen_there and codes != [0, 0] and reader is said[0] and SEAL not in reader:
+    if reached and seen_there and leader != 0 and reader is said[0] and SEAL not in reader:
         wrong.append("the leader does not say that a frame was changed")
     if "panicked" in "".join(said):
         wrong.append("a panic")

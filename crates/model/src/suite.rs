@@ -122,6 +122,9 @@ const KILL: Bounds = Bounds { kills: 1, ..THREE };
 /// A host may be lost, and a contender for its place may be slow.
 const SLOW: Bounds = Bounds { guards: false, slow_contenders: 1, ..KILL };
 
+/// A connection may break, and its member may notice before the leader.
+const HALF_OPEN: Bounds = Bounds { breaks: 1, half_open: true, ..THREE };
+
 /// The protocol as it is.
 pub fn protocol() -> Vec<Case> {
     let once = Bounds { restarts: 1, breaks: 1, stale: 1, ..KILL };
@@ -139,6 +142,15 @@ pub fn protocol() -> Vec<Case> {
         holds("a kill, a cut", Bounds { cuts: 1, ..KILL }),
         recovers("a kill, a restart, an early limit", Bounds { restarts: 1, early: 1, ..KILL }),
         recovers("no ranks, a kill, a break", Bounds { ranked: false, breaks: 1, ..KILL }),
+        recovers("back before the leader noticed", Bounds { kills: 1, restarts: 1, ..HALF_OPEN }),
+        recovers(
+            "two breaks, back before the leader noticed",
+            Bounds { breaks: 2, stale: 1, failures: 1, ..HALF_OPEN },
+        ),
+        recovers(
+            "no ranks, back before the leader noticed",
+            Bounds { ranked: false, breaks: 2, kills: 1, ..HALF_OPEN },
+        ),
         recovers("two attempts, a kill, a stale read", Bounds { kills: 1, stale: 1, ..ATTEMPTS }),
         recovers("two attempts, a kill, a break", Bounds { kills: 1, breaks: 1, ..ATTEMPTS }),
         recovers("a kill, a restart, a break, a stale read, a failure", Bounds { failures: 1, ..once }),
@@ -154,6 +166,8 @@ pub fn variants() -> Vec<Case> {
         breaks(Variant::NoSecondLook, KILL, ONE_LEADER),
         breaks(Variant::NoAttemptInName, ATTEMPTS, CAUSE),
         breaks(Variant::NoGrace, broken, CAUSE),
+        breaks(Variant::NoProcess, HALF_OPEN, CAUSE),
+        breaks(Variant::NoProcess, Bounds { ranked: false, ..HALF_OPEN }, ONE_OWNER),
         breaks(Variant::DroppedStop, THREE, ASKED),
         breaks(Variant::BareRetract, KILL, ONE_LEADER),
         breaks(Variant::RenamesItsOwn, SLOW, ONE_LEADER),
@@ -163,15 +177,11 @@ pub fn variants() -> Vec<Case> {
 
 /// What the protocol as it is does not hold, and what would help.
 pub fn findings() -> Vec<Case> {
-    let half_open = Bounds { breaks: 1, half_open: true, ..THREE };
-    let unranked = Bounds { ranked: false, ..half_open };
     let restarts = Bounds { kills: 2, restarts: 2, ..TWO };
     let uncounted = Bounds { kills: 1, restarts: 1, counted: false, ..TWO };
     let too_many = Bounds { agents: 4, ranked: false, kills: 1, ..TWO };
     let sum = recovers(Variant::SumOfRuns.name(), restarts);
     vec![
-        known("back before the leader noticed", half_open, CAUSE),
-        known("back before the leader noticed, no ranks", unranked, ONE_OWNER),
         known("two restarts", restarts, ONE_ROSTER),
         Case { meeting: Meeting { variant: Variant::SumOfRuns, ..sum.meeting }, ..sum },
         known("a restart that nobody counts", uncounted, ONE_ROSTER),

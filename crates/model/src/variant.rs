@@ -13,6 +13,8 @@ pub enum Variant {
     NoAttemptInName,
     /// A connection that is lost before the roster ends the meeting at once.
     NoGrace,
+    /// A process that comes back is not told from another.
+    NoProcess,
     /// The leader's stop does not reach the others.
     DroppedStop,
     /// A publication is taken back without the takeover file.
@@ -34,6 +36,7 @@ impl Variant {
             Variant::NoSecondLook => "no second look",
             Variant::NoAttemptInName => "no attempt in the name",
             Variant::NoGrace => "no grace for a seat",
+            Variant::NoProcess => "no number of a process",
             Variant::DroppedStop => "a dropped stop",
             Variant::BareRetract => "retract without the takeover file",
             Variant::RenamesItsOwn => "rename of a file of its own",

@@ -248,6 +248,11 @@ impl Leader {
         offer.version == own.version && offer.job == own.job && offer.roles == own.roles
     }
 
+    /// The rank that the process of this offer has in the roster.
+    pub(crate) fn rank_of(&self, offer: &Offer) -> Option<u32> {
+        self.seats.rank_of(offer)
+    }
+
     /// The meeting has ended before all had come.
     fn error(&self, plan: &Plan, ended: Ended) -> RendezvousError {
         let missing = self.seats.missing();
@@ -321,6 +326,15 @@ impl Leader {
                     let why = "this member was started again elsewhere".to_owned();
                     earlier.send(ToMember::Refused { why });
                 }
+                rank
+            }
+            Seating::Back { rank } => {
+                // Nothing that comes over its earlier connection counts any more, not even its end.
+                self.remotes.remove(rank);
+                plan.member(rank).into_iter().for_each(|member| {
+                    let why = "it has come back over another connection".to_owned();
+                    say(RunEvent::LostWhileWaiting { member: Name::of(member), why });
+                });
                 rank
             }
             // The connection closes without a word, and it looks for the next leader.
@@ -460,6 +474,58 @@ mod tests {
             };
             tokio::join!(lead, member)
         })
+    }
+
+    /// Its network is gone for a moment, and it notices before its leader does: it keeps its rank, and what becomes of the
+    /// first connection changes nothing.
+    #[test]
+    fn a_member_is_known_when_it_comes_back_before_its_loss_was_noticed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let unranked =
+                |process| Offer { rank: None, process: Some(process), ..Offer::for_tests(process as u32) };
+            let ours = JoinRequest { offer: Offer::for_tests(0), ..join_request(3) };
+            let (contact, mut leader) = Leader::of_step(&ours).await.unwrap();
+            let key = Key::from_hex(contact.key.as_deref().unwrap()).unwrap();
+            let come = async |process| {
+                let stream = TcpStream::connect(("127.0.0.1", contact.port)).await.unwrap();
+                let (mut reader, mut writer) = wire::join(stream, &key).await.unwrap();
+                writer.write(&ToLeader::Offer(unranked(process))).await.unwrap();
+                let rank = loop {
+                    match reader.read::<ToMember>().await.unwrap() {
+                        ToMember::Welcome { rank, .. } => break rank,
+                        ToMember::Waiting { .. } | ToMember::Alive => {}
+                        other => panic!("{other:?}"),
+                    }
+                };
+                (rank, reader, writer)
+            };
+            let members = async {
+                let (rank, mut lost, half_open) = come(1).await;
+                assert_eq!(rank, 1);
+                let (rank, reader, writer) = come(1).await;
+                assert_eq!(rank, 1, "its own");
+                // Nobody talks to it any more, and its end is nobody's loss.
+                while lost.read::<ToMember>().await.is_ok() {}
+                drop((lost, half_open));
+                let (rank, ..) = come(2).await;
+                assert_eq!(rank, 2);
+                drop((reader, writer));
+            };
+            let mut said = Vec::new();
+            let world = plan(3);
+            let (gathered, ()) = tokio::join!(leader.gather(&world, |event| said.push(event)), members);
+            let met = gathered.unwrap().met;
+            let hosts: Vec<&str> = met.members.iter().map(|seat| seat.host.as_str()).collect();
+            assert_eq!((hosts, met.remotes.len()), (vec!["n0", "n1", "n2"], 2));
+            let losses = said.iter().filter(|event| matches!(event, RunEvent::LostWhileWaiting { .. }));
+            assert_eq!(losses.count(), 1, "{said:?}");
+            assert_eq!(
+                leader.rank_of(&unranked(2)),
+                Some(2),
+                "it may come back without having heard the roster"
+            );
+        });
     }
 
     #[test]

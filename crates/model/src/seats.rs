@@ -106,8 +106,8 @@ impl Seats {
         let runs = owners.iter().flatten().map(|owner| owner.run);
         let runs = match meeting.variant {
             _ if !bounds.counted => 0,
-            Variant::SumOfRuns => runs.sum(),
-            _ => runs.max().unwrap_or(0),
+            Variant::HighestRun => runs.max().unwrap_or(0),
+            _ => runs.sum(),
         };
         let attempt = bounds.attempt(leader.agent) + runs;
         Some(Roster { attempt, leader, owners })

@@ -122,6 +122,8 @@ const KILL: Bounds = Bounds { kills: 1, ..THREE };
 /// A host may be lost, and a contender for its place may be slow.
 const SLOW: Bounds = Bounds { guards: false, slow_contenders: 1, ..KILL };
 
+/// Both may be killed and started again.
+const RESTARTS: Bounds = Bounds { kills: 2, restarts: 2, ..TWO };
 /// A connection may break, and its member may notice before the leader.
 const HALF_OPEN: Bounds = Bounds { breaks: 1, half_open: true, ..THREE };
 
@@ -137,6 +139,11 @@ pub fn protocol() -> Vec<Case> {
         recovers("a kill, a restart, a break, a stale read", once),
         holds("two kills, four agents", Bounds { kills: 2, ..FOUR }),
         recovers("two kills, a restart", Bounds { kills: 2, restarts: 1, ..THREE }),
+        recovers("two kills, two restarts, two agents", RESTARTS),
+        recovers(
+            "two kills, two restarts, a break, two agents",
+            Bounds { breaks: 1, half_open: true, ..RESTARTS },
+        ),
         recovers("two breaks, a stale read, a failure", Bounds { breaks: 2, stale: 1, failures: 1, ..THREE }),
         holds("a lost host, a slow contender", SLOW),
         holds("a kill, a cut", Bounds { cuts: 1, ..KILL }),
@@ -171,19 +178,16 @@ pub fn variants() -> Vec<Case> {
         breaks(Variant::DroppedStop, THREE, ASKED),
         breaks(Variant::BareRetract, KILL, ONE_LEADER),
         breaks(Variant::RenamesItsOwn, SLOW, ONE_LEADER),
+        breaks(Variant::HighestRun, RESTARTS, ONE_ROSTER),
         breaks(Variant::LateRoster, broken, NO_LATE_START),
     ]
 }
 
 /// What the protocol as it is does not hold, and what would help.
 pub fn findings() -> Vec<Case> {
-    let restarts = Bounds { kills: 2, restarts: 2, ..TWO };
     let uncounted = Bounds { kills: 1, restarts: 1, counted: false, ..TWO };
     let too_many = Bounds { agents: 4, ranked: false, kills: 1, ..TWO };
-    let sum = recovers(Variant::SumOfRuns.name(), restarts);
     vec![
-        known("two restarts", restarts, ONE_ROSTER),
-        Case { meeting: Meeting { variant: Variant::SumOfRuns, ..sum.meeting }, ..sum },
         known("a restart that nobody counts", uncounted, ONE_ROSTER),
         known("a contender is killed", Bounds { kills: 2, restarts: 1, age_race: true, ..THREE }, ONE_LEADER),
         known(

@@ -21,8 +21,8 @@ pub enum Variant {
     BareRetract,
     /// A contender renames a file of its own, and not the takeover file.
     RenamesItsOwn,
-    /// A proposal: a roster's attempt is the sum of all runs, and not the highest of them.
-    SumOfRuns,
+    /// A roster's attempt is the highest count of runs, and not their sum.
+    HighestRun,
     /// A roster that was still on its way is acted on after the leader was declared lost.
     LateRoster,
 }
@@ -40,7 +40,7 @@ impl Variant {
             Variant::DroppedStop => "a dropped stop",
             Variant::BareRetract => "retract without the takeover file",
             Variant::RenamesItsOwn => "rename of a file of its own",
-            Variant::SumOfRuns => "the attempt as the sum of runs",
+            Variant::HighestRun => "the highest run for the sum of all",
             Variant::LateRoster => "a roster after the loss",
         }
     }

@@ -367,7 +367,7 @@ impl Leader {
         let reached: Vec<IpAddr> = from_elsewhere.map(|(_, remote)| remote.local).collect();
         let members = endpoints::seats(&offers, machine, &reached)?;
         let runs: Vec<u32> = offers.iter().map(|offer| offer.runs).collect();
-        let attempt = self.join_request.offer.attempt + runs.iter().max().copied().unwrap_or(0);
+        let attempt = attempt(self.join_request.offer.attempt, &runs);
         let seconds =
             deadline.and_then(|end| Some(end.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()));
         let roster = ToMember::Roster(Columns { deadline: seconds, ..Columns::of(attempt, &members)? });
@@ -409,6 +409,12 @@ impl Leader {
 /// The seats of a meeting, all free.
 fn seats_of(join_request: &JoinRequest, world: u32, wait: Wait) -> Seats {
     Seats::new(join_request.offer.clone(), world, join_request.rejoin, wait.end())
+}
+
+/// What all will call this attempt. Where members are started again apart from each other it is the sum of their runs, and
+/// not the highest of them: a member that never heard the last roster comes with the count that it had then.
+fn attempt(of_job: u32, runs: &[u32]) -> u32 {
+    runs.iter().fold(of_job, |sum, runs| sum.saturating_add(*runs))
 }
 
 impl Handout {
@@ -526,6 +532,17 @@ mod tests {
                 "it may come back without having heard the roster"
             );
         });
+    }
+
+    /// Two procs: the second is evicted and comes back; the first is lost before the second has heard the roster, and comes
+    /// back as well. The second has started nothing, so its count is what it was.
+    #[test]
+    fn every_attempt_has_a_number_of_its_own() {
+        let rosters = [[0, 0], [0, 1], [1, 1], [2, 1], [2, 2]];
+        let attempts = rosters.map(|runs| attempt(0, &runs));
+        assert_eq!(attempts, [0, 1, 2, 3, 4]);
+        assert_eq!(attempt(3, &[0, 0]), 3, "the scheduler counts for all");
+        assert_eq!(attempt(0, &[u32::MAX, 1]), u32::MAX, "nonsense does no harm");
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl Meeting {
             connection.say(Down::Goodbye(code));
         }
         self.done(state, me, code);
-        state.agent(me).cleaner = Some(Cleaner::new(state.id(me)));
+        state.agent(me).cleaner = Some(Cleaner::new(state.post(me)));
     }
 }
 

@@ -7,7 +7,7 @@ pub enum Variant {
     True,
     /// The meeting file is written over whatever stands there.
     NoExclusiveCreate,
-    /// The holder of a takeover file does not look again whether the gone leader still stands there.
+    /// The holder of a takeover file does not look again whether it stands in the chain.
     NoSecondLook,
     /// The name of the meeting file does not tell the attempt.
     NoAttemptInName,
@@ -19,8 +19,8 @@ pub enum Variant {
     DroppedStop,
     /// A publication is taken back without the takeover file.
     BareRetract,
-    /// A contender renames a file of its own, and not the takeover file.
-    RenamesItsOwn,
+    /// The takeover files are removed before the meeting file, and not behind it.
+    SweepsFirst,
     /// A roster's attempt is the highest count of runs, and not their sum.
     HighestRun,
     /// A roster that was still on its way is acted on after the leader was declared lost.
@@ -39,7 +39,7 @@ impl Variant {
             Variant::NoProcess => "no number of a process",
             Variant::DroppedStop => "a dropped stop",
             Variant::BareRetract => "retract without the takeover file",
-            Variant::RenamesItsOwn => "rename of a file of its own",
+            Variant::SweepsFirst => "takeover files removed first",
             Variant::HighestRun => "the highest run for the sum of all",
             Variant::LateRoster => "a roster after the loss",
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The protocol's version; agents of different ones do not meet.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -283,7 +283,11 @@ class Job:
                 return int(self.address.rsplit(":", 1)[1])
         for file in self.meeting.glob("*.meet"):
             with contextlib.suppress(OSError, ValueError, KeyError):
-                return int(json.loads(file.read_text())["port"])
+                contact = json.loads(file.read_text())
+                # One that has replaced another stands behind it.
+                while (behind := self.meeting / f".rallypoint-takeover-{contact['id']}").exists():
+                    contact = json.loads(behind.read_text())
+                return int(contact["port"])
         return None
 
     def look_for_key(self) -> None:

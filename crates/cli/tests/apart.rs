@@ -113,7 +113,7 @@ fn where_all_are_retried_the_next_attempt_has_them_all() {
     later.wait_for_output("meeting for the next one");
     for (rank, member) in [proc(&scratch, 2, 0, 2, retried), later].into_iter().enumerate() {
         let run = member.wait();
-        assert_eq!((run.code, run.stdout), (0, format!("attempt 1 rank {rank}\n")), "{}", run.stderr);
+        assert_eq!((run.code, run.stdout), (0, format!("attempt 2 rank {rank}\n")), "{}", run.stderr);
     }
     nothing_is_left(&scratch);
 }

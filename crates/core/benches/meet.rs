@@ -88,6 +88,7 @@ fn join_request(world: u32, rank: u32) -> JoinRequest {
             chosen: false,
             port: 20000 + (rank % 8) as u16,
             pid: 1,
+            process: Some(rank.into()),
         },
         world,
         key: None,

@@ -1,6 +1,6 @@
 //! An agent, from its first look for a leader to its exit code.
 
-use crate::{Cleaner, Leading, Publish, Roster, Seats};
+use crate::{Cleaner, Leading, Post, Publish, Roster, Seats};
 
 /// An agent, and what is left of the run before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +11,8 @@ pub struct Agent {
     pub phase: Phase,
     /// The rank of a leader that was lost while this agent waited with it: `JoinRequest::lost_leader`.
     pub lost_leader: Option<u8>,
+    /// How often this run stood in the directory and did not lead: the next time it has another id.
+    pub takes: u8,
     /// It was killed or has ended, and its publication is being taken back.
     pub cleaner: Option<Cleaner>,
     /// Somebody could not reach it for so long that it counts as gone.
@@ -22,6 +24,8 @@ pub struct Agent {
 pub enum Phase {
     /// It is about to look who leads.
     Search,
+    /// It reads the chain on, from this one.
+    Walk(Post),
     /// It publishes itself.
     Publish(Publish),
     /// It has offered itself, and waits for the answer.
@@ -76,7 +80,7 @@ pub enum Process {
 
 impl Agent {
     pub(crate) fn new(run: u8) -> Agent {
-        Agent { run, phase: Phase::Search, lost_leader: None, cleaner: None, found_gone: false }
+        Agent { run, phase: Phase::Search, lost_leader: None, takes: 0, cleaner: None, found_gone: false }
     }
 
     /// True until it has an exit code or was killed.

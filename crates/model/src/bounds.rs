@@ -45,15 +45,11 @@ pub struct Bounds {
     pub failures: u8,
     /// Limits that are over before everything else has happened.
     pub early: u8,
-    /// Contenders so slow that their takeover file is taken for left behind.
-    pub slow_contenders: u8,
-    /// The same for those that take back a publication.
+    /// Clean-ups so slow that they are taken for left behind.
     pub slow_cleaners: u8,
-    /// Others may come between the look at the age of a takeover file and its removal. They can; without this the two are
-    /// one request, so that what else holds can be seen.
-    pub age_race: bool,
-    /// A contender that is killed in the middle of a takeover is no excuse for a file that is left.
-    pub strict_files: bool,
+    /// A search reads each file of a chain by itself, and others may come in between. They can; without this it reads all
+    /// at once, for fewer states.
+    pub walks: bool,
 }
 
 impl Bounds {
@@ -76,10 +72,8 @@ impl Bounds {
             looks: Looks::Search,
             failures: 0,
             early: 0,
-            slow_contenders: 0,
             slow_cleaners: 0,
-            age_race: false,
-            strict_files: false,
+            walks: false,
         }
     }
 

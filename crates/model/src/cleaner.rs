@@ -1,13 +1,13 @@
 //! Whoever takes back a publication: the leader at its end, or the guard of one that was killed.
 //! Restates `Directory::retract` and `Directory::retract_for` of `rendezvous/directory.rs`.
 
-use crate::{Files, Id, Meeting, Variant};
+use crate::{Files, Meeting, Post, Variant};
 
 /// A publication that is being taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cleaner {
     /// Whose it was.
-    pub of: Id,
+    pub of: Post,
     /// The next request.
     pub step: CleanUp,
 }
@@ -15,74 +15,82 @@ pub struct Cleaner {
 /// The next request to the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CleanUp {
-    /// Look whether it stands there.
+    /// Read the meeting file.
     Look,
-    /// Link the takeover file of oneself. It is tried twice.
-    Take {
-        /// This is the second try.
-        again: bool,
+    /// Read on, from this one in the chain.
+    Walk {
+        /// Where the chain begins.
+        root: Post,
+        /// Where it reads on.
+        at: Post,
     },
-    /// It is there and was too old: remove it.
-    RemoveOld,
-    /// Look whether it still stands there.
-    LookAgain,
+    /// It is the last: link its takeover file, so that nobody can replace it any more.
+    Close(Post),
+    /// Look whether the chain begins where it did.
+    Check(Post),
+    /// Look whether nobody has taken this for left behind.
+    CheckEnd(Post),
     /// Remove the meeting file.
-    Remove,
-    /// Look whether the takeover file is one's own.
-    Release,
-    /// Remove it.
-    Drop,
+    Remove(Post),
+    /// Remove the takeover files, from this one in the chain.
+    Sweep(Post),
+    /// The chain is gone: remove one's own takeover file.
+    Withdraw,
 }
 
 impl Cleaner {
-    pub(crate) fn new(of: Id) -> Cleaner {
+    pub(crate) fn new(of: Post) -> Cleaner {
         Cleaner { of, step: CleanUp::Look }
     }
 
-    /// True while it has made the takeover file of this leader.
-    pub(crate) fn holds(self, gone: Id) -> bool {
-        let holds =
-            matches!(self.step, CleanUp::LookAgain | CleanUp::Remove | CleanUp::Release | CleanUp::Drop);
-        holds && self.of == gone
+    fn closed(self) -> Post {
+        Post { closed: true, ..self.of }
+    }
+
+    /// True while it works at what this takeover file tells others to wait for.
+    pub(crate) fn holds(self, holder: Post) -> bool {
+        let waits = matches!(self.step, CleanUp::Look | CleanUp::Walk { .. } | CleanUp::Close(_));
+        !waits && holder == self.closed()
     }
 
     /// Does the next request; what is left to do then.
     pub(crate) fn ask(self, files: &mut Files, name: usize, meeting: &Meeting) -> Option<Cleaner> {
         let of = self.of;
-        let is_there = files.meeting[name] == Some(of);
-        let own = files.takeover(of).is_some_and(|file| file.holder == of);
+        let variant = meeting.variant;
         let next = match self.step {
-            CleanUp::Look if !is_there => return None,
-            CleanUp::Look if meeting.variant == Variant::BareRetract => CleanUp::Remove,
-            CleanUp::Look => CleanUp::Take { again: false },
-            CleanUp::Take { again } => match files.takeover(of) {
-                None => {
-                    files.take(of, of);
-                    CleanUp::LookAgain
-                }
-                Some(file) if file.old && !again && meeting.bounds.age_race => CleanUp::RemoveOld,
-                Some(file) if file.old && !again => {
-                    files.drop_takeover(of);
-                    CleanUp::Take { again: true }
-                }
-                Some(_) if !again => CleanUp::Take { again: true },
-                Some(_) => return None,
+            CleanUp::Look => {
+                let root = files.meeting[name]?;
+                CleanUp::Walk { root, at: root }
+            }
+            CleanUp::Walk { root, at } => match files.next(at) {
+                Some(at) => CleanUp::Walk { root, at },
+                None if at != of => return None,
+                None if variant == Variant::BareRetract => CleanUp::Remove(root),
+                None => CleanUp::Close(root),
             },
-            CleanUp::RemoveOld => {
-                files.drop_takeover(of);
-                CleanUp::Take { again: true }
-            }
-            CleanUp::LookAgain if is_there => CleanUp::Remove,
-            CleanUp::LookAgain => CleanUp::Release,
-            CleanUp::Remove => {
-                if files.meeting[name].is_some() {
-                    files.put(name, None);
+            CleanUp::Close(_) if !files.take(of, self.closed()) => return None,
+            CleanUp::Close(root) => CleanUp::Check(root),
+            CleanUp::Check(root) if files.meeting[name] == Some(root) => CleanUp::CheckEnd(root),
+            CleanUp::Check(_) => CleanUp::Withdraw,
+            CleanUp::CheckEnd(_) if files.next(self.closed()).is_some() => return None,
+            CleanUp::CheckEnd(root) if variant == Variant::SweepsFirst => CleanUp::Sweep(root),
+            CleanUp::CheckEnd(root) => CleanUp::Remove(root),
+            CleanUp::Remove(root) => {
+                files.put(name, None);
+                if variant == Variant::SweepsFirst {
+                    return None;
                 }
-                CleanUp::Release
+                CleanUp::Sweep(root)
             }
-            CleanUp::Release if own => CleanUp::Drop,
-            CleanUp::Release => return None,
-            CleanUp::Drop => {
+            CleanUp::Sweep(at) => {
+                let next = files.drop_takeover(at).map(|file| file.holder);
+                match next {
+                    _ if at == of && variant == Variant::SweepsFirst => CleanUp::Remove(of),
+                    Some(next) if at != of => CleanUp::Sweep(next),
+                    _ => return None,
+                }
+            }
+            CleanUp::Withdraw => {
                 files.drop_takeover(of);
                 return None;
             }

@@ -155,7 +155,8 @@ impl State {
         self.connections.retain(|it| it.member_open || it.leader_open);
         self.connections.sort_unstable();
         if self.left.stale == 0 {
-            self.files.before = self.files.meeting;
+            self.files.before = Default::default();
+            self.files.root_before = Default::default();
         }
     }
 }

@@ -3,27 +3,47 @@
 use crate::connection::Connection;
 use crate::directory::Published;
 use crate::meeting::{Meeting, own_code};
-use crate::{Down, Head, Phase, Process, Publish, Roster, Seats, State, Up};
+use crate::{Down, Head, Phase, Post, Process, Publish, Roster, Seats, State, Up};
 use rallypoint::outcome::OwnCode;
 
 impl Meeting {
     /// Looks who is published, and connects or begins to publish itself. `Search::saw` and `Search::unreachable` of
     /// `rendezvous/seeking.rs`, `Link::join` of `rendezvous/join.rs`. The pauses between two looks are left out.
     pub(crate) fn look(&self, state: &mut State, me: u8, stale: bool, cut: bool) {
-        let seen = state.files.look(self.name(me), stale);
+        let name = self.name(me);
+        match state.files.meeting[name] {
+            Some(root) if self.bounds.walks && !stale && !cut => state.agent(me).phase = Phase::Walk(root),
+            _ => {
+                let seen = state.files.look(name, stale);
+                self.found(state, me, seen, cut);
+            }
+        }
+    }
+
+    /// Reads the next file of the chain.
+    pub(crate) fn walk(&self, state: &mut State, me: u8, at: Post) {
+        match state.files.next(at) {
+            Some(next) => state.agent(me).phase = Phase::Walk(next),
+            None => self.found(state, me, Some(at), false),
+        }
+    }
+
+    fn found(&self, state: &mut State, me: u8, seen: Option<Post>, cut: bool) {
         state.agent(me).phase = match seen {
             None => Phase::Publish(Publish::Claim),
-            Some(id) if !cut && id.agent != me && state.listens(id) => {
+            // The place is about to be free.
+            Some(post) if state.files.is_being_closed(post) => Phase::Publish(Publish::Claim),
+            Some(post) if !cut && post.id.agent != me && state.listens(post) => {
                 let run = state.agents[me as usize].run;
-                state.connections.push(Connection::new(me, run, id.agent));
+                state.connections.push(Connection::new(me, run, post.id.agent));
                 Phase::Join
             }
-            Some(id) => {
+            Some(post) => {
                 if cut {
-                    state.agent(id.agent).found_gone = true;
+                    state.agent(post.id.agent).found_gone = true;
                     self.blame(state, me);
                 }
-                Phase::Publish(Publish::Take(id))
+                Phase::Publish(Publish::Take(post))
             }
         };
     }
@@ -32,9 +52,8 @@ impl Meeting {
     pub(crate) fn publish(&self, state: &mut State, me: u8, stale: bool) {
         let Phase::Publish(publish) = state.agents[me as usize].phase else { return };
         let id = state.id(me);
-        let Some(published) = publish.ask(&mut state.files, self.name(me), id, stale, self) else {
-            return;
-        };
+        let post = state.post(me);
+        let published = publish.ask(&mut state.files, self.name(me), post, stale, self);
         state.agent(me).phase = match published {
             Published::Next(next) => Phase::Publish(next),
             Published::Leads => {
@@ -44,8 +63,9 @@ impl Meeting {
                     None => Phase::Search,
                 }
             }
-            Published::Not => {
+            Published::Not | Published::Spent => {
                 state.hang_up(me, false);
+                state.agent(me).takes += u8::from(published == Published::Spent);
                 Phase::Search
             }
         };

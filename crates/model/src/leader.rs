@@ -43,11 +43,17 @@ impl Meeting {
 
     /// `Leader::seat` of `rendezvous/gather.rs`.
     fn seat(&self, state: &mut State, me: u8, mut seats: Seats, at: usize, from: Id) {
-        let rank = match seats.offer(&self.bounds, self.bounds.attempt(me), from) {
+        let rank = match seats.offer(self, self.bounds.attempt(me), from) {
             Seating::Seated(rank) => rank,
             Seating::SeatedAgain(rank) => {
                 for earlier in state.connections_of(me).filter(|it| it.seat == Some(rank)) {
                     earlier.say(Down::Refused);
+                    earlier.close_leader();
+                }
+                rank
+            }
+            Seating::Back(rank) => {
+                for earlier in state.connections_of(me).filter(|it| it.seat == Some(rank)) {
                     earlier.close_leader();
                 }
                 rank
@@ -86,6 +92,10 @@ impl Meeting {
     /// Somebody comes when all have come already. `Conductor::latecomer` of `supervise/leading.rs`.
     fn latecomer(&self, state: &mut State, me: u8, mut leading: Leading, at: usize, from: Id) {
         let bounds = &self.bounds;
+        let own = (0..).zip(leading.roster.owners).find(|(_, owner)| *owner == Some(from));
+        if let Some((rank, _)) = own.filter(|_| self.variant != Variant::NoProcess) {
+            return self.without_roster(state, me, rank, at);
+        }
         let known = bounds.wish(from.agent).filter(|rank| bounds.counted && *rank < bounds.world);
         let Some(rank) = known.filter(|rank| from.run > leading.runs[*rank as usize]) else {
             return refuse(state, at);
@@ -96,6 +106,17 @@ impl Meeting {
         state.connections[at].say(Down::Later);
         for earlier in state.connections_of(me).filter(|it| it.seat == Some(rank)) {
             earlier.say(Down::Stop);
+            earlier.close_leader();
+        }
+        self.blame(state, me);
+        self.lost(state, me, rank);
+    }
+
+    /// A member comes back that has not heard the roster. `Conductor::without_roster` of `supervise/leading.rs`.
+    fn without_roster(&self, state: &mut State, me: u8, rank: u8, at: usize) {
+        state.connections[at].late = true;
+        state.connections[at].say(Down::Later);
+        for earlier in state.connections_of(me).filter(|it| it.seat == Some(rank)) {
             earlier.close_leader();
         }
         self.blame(state, me);
@@ -189,7 +210,7 @@ impl Meeting {
             connection.say(Down::Goodbye(code));
         }
         self.done(state, me, code);
-        state.agent(me).cleaner = Some(Cleaner::new(state.id(me)));
+        state.agent(me).cleaner = Some(Cleaner::new(state.post(me)));
     }
 }
 

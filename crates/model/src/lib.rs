@@ -28,7 +28,7 @@ pub use agent::{Agent, Head, Phase, Process};
 pub use bounds::{Bounds, Looks};
 pub use cleaner::{CleanUp, Cleaner};
 pub use connection::{Connection, Down, Up};
-pub use directory::{Files, Publish, Takeover};
+pub use directory::{Files, Post, Publish, Takeover};
 pub use leader::Leading;
 pub use meeting::{Action, Meeting};
 pub use seats::{Roster, Seat, Seats};

@@ -1,6 +1,6 @@
 //! The model as the checker sees it: the first state, the steps, and what follows from each.
 
-use crate::{Agent, Bounds, Cleaner, Id, Phase, State, Variant, properties};
+use crate::{Agent, Bounds, Cleaner, Phase, Post, State, Variant, properties};
 use rallypoint::outcome::OwnCode;
 use stateright::{Model, Property};
 
@@ -25,6 +25,11 @@ pub enum Action {
         /// The leader lives, but cannot be reached for so long that it counts as gone.
         cut: bool,
     },
+    /// An agent reads the chain on.
+    Walk {
+        /// Who looks.
+        agent: u8,
+    },
     /// The next request of an agent that publishes itself.
     Publish {
         /// Who asks.
@@ -39,8 +44,8 @@ pub enum Action {
     },
     /// A takeover file is older than the limit.
     Age {
-        /// The leader that was to be replaced.
-        gone: Id,
+        /// The one that was replaced.
+        gone: Post,
     },
     /// The leader takes a word of a member.
     Take {
@@ -158,23 +163,20 @@ impl Meeting {
         state.left.kills -= 1;
         let it = &state.agents[agent as usize];
         let may_be_published = it.listens();
-        let cleaner = (may_be_published && !with_host).then(|| Cleaner::new(state.id(agent)));
-        let holds = matches!(it.phase, Phase::Publish(publish) if publish.holds().is_some());
+        let cleaner = (may_be_published && !with_host).then(|| Cleaner::new(state.post(agent)));
+        let holds = matches!(it.phase, Phase::Publish(publish) if publish.holds());
         let run = it.run;
         state.hang_up(agent, with_host);
         *state.agent(agent) = Agent { phase: Phase::Dead, cleaner, ..Agent::new(run) };
         self.blame(state, agent);
-        let may_leave_file = with_host || holds && !self.bounds.strict_files;
-        state.past.may_leave_file[self.bounds.attempt(agent) as usize] |= may_leave_file;
+        let attempt = self.bounds.attempt(agent) as usize;
+        state.past.may_leave_file[attempt] |= with_host;
+        state.past.may_leave_takeover |= with_host || holds;
     }
 
-    fn age(&self, state: &mut State, gone: Id) {
-        use crate::state::Held;
-        let holder = state.files.takeover(gone).map(|file| file.holder);
-        match holder.and_then(|holder| state.is_held(gone, holder)) {
-            Some(Held::ByContender) => state.left.slow_contenders -= 1,
-            Some(Held::ByCleaner) => state.left.slow_cleaners -= 1,
-            None => {}
+    fn age(&self, state: &mut State, gone: Post) {
+        if state.files.next(gone).is_some_and(|holder| state.is_held(holder)) {
+            state.left.slow_cleaners -= 1;
         }
         state.files.age(gone);
     }
@@ -198,6 +200,11 @@ impl Meeting {
                 state.left.stale -= u8::from(stale);
                 state.left.cuts -= u8::from(cut);
                 self.look(state, agent, stale, cut);
+            }
+            Action::Walk { agent } => {
+                if let Phase::Walk(at) = state.agents[agent as usize].phase {
+                    self.walk(state, agent, at);
+                }
             }
             Action::Publish { agent, stale } => {
                 state.left.stale -= u8::from(stale);

@@ -22,8 +22,8 @@ pub const CAUSE: &str = "no failure without a cause";
 pub const ASKED: &str = "nobody is killed unasked";
 /// When nothing can happen any more, everyone has an exit code.
 pub const ALL_END: &str = "everyone ends";
-/// When nothing can happen any more, no meeting file is left, unless a host was lost or a contender was killed in a
-/// takeover.
+/// When nothing can happen any more, no meeting file is left, unless a host was lost; and no takeover file, unless a host
+/// was lost or a contender was killed in a takeover.
 pub const NO_FILE: &str = "no meeting file is left";
 
 /// There is a run in which the job succeeds: the model is not empty.
@@ -100,7 +100,7 @@ fn has_cause(model: &Meeting, state: &State) -> bool {
 }
 
 fn all_end(model: &Meeting, state: &State) -> bool {
-    let is_busy = |phase: &Phase| matches!(phase, Phase::Search | Phase::Publish(_));
+    let is_busy = |phase: &Phase| matches!(phase, Phase::Search | Phase::Walk(_) | Phase::Publish(_));
     let busy = state.agents.iter().any(|it| is_busy(&it.phase) || it.cleaner.is_some());
     busy || state.agents.iter().all(|it| !it.is_alive()) || !model.is_over(state)
 }
@@ -111,7 +111,8 @@ fn no_file(model: &Meeting, state: &State) -> bool {
         return true;
     }
     let attempts = model.bounds.attempts as usize;
-    (0..attempts).all(|at| state.files.meeting[at].is_none() || state.past.may_leave_file[at])
+    let no_takeover = state.files.takeovers.is_empty() || state.past.may_leave_takeover;
+    no_takeover && (0..attempts).all(|at| state.files.meeting[at].is_none() || state.past.may_leave_file[at])
 }
 
 fn succeeds(model: &Meeting, state: &State) -> bool {

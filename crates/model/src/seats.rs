@@ -40,6 +40,8 @@ pub(crate) enum Seating {
     Seated(u8),
     /// It has this rank instead of its earlier run.
     SeatedAgain(u8),
+    /// It has kept this rank: the same process comes back.
+    Back(u8),
     Refused,
 }
 
@@ -62,11 +64,16 @@ impl Seats {
     }
 
     /// `Seats::offer` and `Seats::rank_for`.
-    pub(crate) fn offer(&mut self, bounds: &Bounds, attempt: u8, from: Id) -> Seating {
+    pub(crate) fn offer(&mut self, meeting: &Meeting, attempt: u8, from: Id) -> Seating {
+        let Meeting { bounds, variant } = meeting;
         if bounds.attempt(from.agent) != attempt {
             return Seating::Refused;
         }
-        let Some(rank) = bounds.wish(from.agent).or_else(|| self.first_free(bounds)) else {
+        let knows = *variant != Variant::NoProcess;
+        let is_its_own = |rank: &u8| knows && self.seats[*rank as usize] == Seat::Taken(from);
+        let own = (0..bounds.world).find(is_its_own);
+        let any = || own.or_else(|| self.first_free(bounds));
+        let Some(rank) = bounds.wish(from.agent).or_else(any) else {
             return Seating::Refused;
         };
         let Some(seat) = self.seats.get_mut(rank as usize).filter(|_| rank < bounds.world) else {
@@ -74,6 +81,7 @@ impl Seats {
         };
         let seating = match *seat {
             Seat::Free | Seat::Lost => Seating::Seated(rank),
+            Seat::Taken(earlier) if earlier == from && knows => Seating::Back(rank),
             Seat::Taken(earlier) if !bounds.counted || from.run <= earlier.run => return Seating::Refused,
             // The leader's own rank cannot be offered by a later run here: only those start again that are dead.
             Seat::Taken(_) => Seating::SeatedAgain(rank),
@@ -98,8 +106,8 @@ impl Seats {
         let runs = owners.iter().flatten().map(|owner| owner.run);
         let runs = match meeting.variant {
             _ if !bounds.counted => 0,
-            Variant::SumOfRuns => runs.sum(),
-            _ => runs.max().unwrap_or(0),
+            Variant::HighestRun => runs.max().unwrap_or(0),
+            _ => runs.sum(),
         };
         let attempt = bounds.attempt(leader.agent) + runs;
         Some(Roster { attempt, leader, owners })

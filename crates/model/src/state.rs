@@ -1,6 +1,6 @@
 //! The state of the whole model.
 
-use crate::{Agent, Bounds, Connection, Files, Id, Roster};
+use crate::{Agent, Bounds, Connection, Files, Id, Post, Roster};
 
 /// Everything that is true at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,6 @@ pub struct Left {
     pub(crate) stale: u8,
     pub(crate) failures: u8,
     pub(crate) early: u8,
-    pub(crate) slow_contenders: u8,
     pub(crate) slow_cleaners: u8,
 }
 
@@ -38,9 +37,10 @@ pub struct Past {
     pub started: Vec<Started>,
     /// Something has happened in this attempt for which it may fail.
     pub cause: [bool; 2],
-    /// A host was lost in this attempt, and with it the guard that would have cleaned up; or a contender was killed in a
-    /// takeover.
+    /// A host was lost in this attempt, and with it the guard that would have cleaned up.
     pub may_leave_file: [bool; 2],
+    /// The same, or a contender was killed in a takeover.
+    pub may_leave_takeover: bool,
     /// A member was started after its leader was declared lost to it.
     pub started_after_loss: bool,
     /// A member was killed that was never asked to end.
@@ -68,7 +68,6 @@ impl State {
             stale: bounds.stale,
             failures: bounds.failures,
             early: bounds.early,
-            slow_contenders: bounds.slow_contenders,
             slow_cleaners: bounds.slow_cleaners,
         };
         State {
@@ -89,10 +88,14 @@ impl State {
         Id { agent, run: self.agents[agent as usize].run }
     }
 
+    /// What this run of an agent publishes.
+    pub(crate) fn post(&self, agent: u8) -> Post {
+        Post { id: self.id(agent), take: self.agents[agent as usize].takes, closed: false }
+    }
+
     /// True if the one that is published takes connections.
-    pub(crate) fn listens(&self, id: Id) -> bool {
-        let agent = &self.agents[id.agent as usize];
-        agent.run == id.run && agent.listens()
+    pub(crate) fn listens(&self, post: Post) -> bool {
+        post == self.post(post.id.agent) && self.agents[post.id.agent as usize].listens()
     }
 
     /// A member starts.
@@ -102,24 +105,7 @@ impl State {
     }
 
     /// True while whoever has made this takeover file is still at it.
-    pub(crate) fn is_held(&self, gone: Id, holder: Id) -> Option<Held> {
-        use crate::Phase::Publish;
-        let agent = &self.agents[holder.agent as usize];
-        if agent.cleaner.is_some_and(|cleaner| cleaner.of == holder && cleaner.holds(gone)) {
-            return Some(Held::ByCleaner);
-        }
-        match agent.phase {
-            Publish(publish) if agent.run == holder.run && publish.holds() == Some(gone) => {
-                Some(Held::ByContender)
-            }
-            _ => None,
-        }
+    pub(crate) fn is_held(&self, holder: Post) -> bool {
+        self.agents[holder.id.agent as usize].cleaner.is_some_and(|cleaner| cleaner.holds(holder))
     }
-}
-
-/// Who holds a takeover file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    ByContender,
-    ByCleaner,
 }

@@ -1,6 +1,5 @@
 //! Which steps can be taken in a state: those that follow by themselves, those of the clock, and faults.
 
-use crate::state::Held;
 use crate::{Action, Looks, Meeting, Phase, Process, Publish, Seat, State};
 
 impl Meeting {
@@ -9,14 +8,8 @@ impl Meeting {
         for (agent, it) in (0..).zip(&state.agents) {
             match it.phase {
                 Phase::Search => actions.push(Action::Look { agent, stale: false, cut: false }),
-                Phase::Publish(publish) => {
-                    let mut files = state.files.clone();
-                    let id = state.id(agent);
-                    // One that waits for another's takeover file does not count as progress.
-                    if publish.ask(&mut files, self.name(agent), id, false, self).is_some() {
-                        actions.push(Action::Publish { agent, stale: false });
-                    }
-                }
+                Phase::Walk(_) => actions.push(Action::Walk { agent }),
+                Phase::Publish(_) => actions.push(Action::Publish { agent, stale: false }),
                 _ => {}
             }
             let rank = self.rank_of(state, agent);
@@ -46,8 +39,8 @@ impl Meeting {
                 actions.push(Action::LeaderLost { at, member, leader });
             }
         }
-        for file in state.files.takeovers.iter().filter(|file| !file.old) {
-            if state.is_held(file.gone, file.holder).is_none() {
+        for file in state.files.takeovers.iter().filter(|file| file.holder.closed && !file.old) {
+            if !state.is_held(file.holder) {
                 actions.push(Action::Age { gone: file.gone });
             }
         }
@@ -76,7 +69,12 @@ impl Meeting {
             let may_be_over = match it.phase {
                 // What was asked of the place is done to its end (`Seeker`), and taken back behind it.
                 Phase::Publish(publish) => matches!(publish, Publish::Claim | Publish::Take(_)),
-                Phase::Search | Phase::Join | Phase::Wait { .. } | Phase::Later | Phase::Gather(_) => true,
+                Phase::Search
+                | Phase::Walk(_)
+                | Phase::Join
+                | Phase::Wait { .. }
+                | Phase::Later
+                | Phase::Gather(_) => true,
                 Phase::Lead(_) | Phase::Follow { .. } | Phase::Done(_) | Phase::Dead => false,
             };
             if may_be_over {
@@ -111,13 +109,8 @@ impl Meeting {
                 }
             }
         }
-        for file in state.files.takeovers.iter().filter(|file| !file.old) {
-            let may_be_slow = match state.is_held(file.gone, file.holder) {
-                Some(Held::ByContender) => left.slow_contenders > 0,
-                Some(Held::ByCleaner) => left.slow_cleaners > 0,
-                None => false,
-            };
-            if may_be_slow {
+        for file in state.files.takeovers.iter().filter(|file| file.holder.closed && !file.old) {
+            if left.slow_cleaners > 0 && state.is_held(file.holder) {
                 actions.push(Action::Age { gone: file.gone });
             }
         }
@@ -129,18 +122,19 @@ impl Meeting {
     /// Stale reads, and leaders that cannot be reached.
     fn faults_of_place(&self, state: &State, agent: u8, actions: &mut Vec<Action>) {
         let (left, name) = (&state.left, self.name(agent));
-        let is_stale = left.stale > 0 && state.files.before[name] != state.files.meeting[name];
+        let second = left.stale > 0 && state.files.root_before[name] != state.files.meeting[name];
+        let is_stale = left.stale > 0 && state.files.before[name] != state.files.look(name, false);
         match state.agents[agent as usize].phase {
             Phase::Search => {
                 if is_stale {
                     actions.push(Action::Look { agent, stale: true, cut: false });
                 }
-                let published = state.files.meeting[name];
-                if left.cuts > 0 && published.is_some_and(|id| id.agent != agent && state.listens(id)) {
+                let published = state.files.look(name, false);
+                if left.cuts > 0 && published.is_some_and(|it| it.id.agent != agent && state.listens(it)) {
                     actions.push(Action::Look { agent, stale: false, cut: true });
                 }
             }
-            Phase::Publish(publish) if is_stale && self.bounds.looks == Looks::All && publish.looks() => {
+            Phase::Publish(publish) if second && self.bounds.looks == Looks::All && publish.looks() => {
                 actions.push(Action::Publish { agent, stale: true });
             }
             _ => {}

@@ -1,8 +1,6 @@
 //! The cases that are checked: the protocol within several bounds, its variants, and what it is known not to hold.
 
-use crate::properties::{
-    ASKED, CAUSE, NO_FILE, NO_LATE_START, ONE_LEADER, ONE_OWNER, ONE_ROSTER, RECOVERS, SUCCEEDS,
-};
+use crate::properties::{ASKED, CAUSE, NO_LATE_START, ONE_LEADER, ONE_OWNER, ONE_ROSTER, RECOVERS, SUCCEEDS};
 use crate::{Bounds, Looks, Meeting, Variant, trace};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::{Duration, Instant};
@@ -119,8 +117,11 @@ const FOUR: Bounds = Bounds::calm(4);
 const ATTEMPTS: Bounds = Bounds { attempts: 2, counted: false, ..TWO };
 /// A leader may be killed.
 const KILL: Bounds = Bounds { kills: 1, ..THREE };
-/// A host may be lost, and a contender for its place may be slow.
-const SLOW: Bounds = Bounds { guards: false, slow_contenders: 1, ..KILL };
+
+/// Both may be killed and started again.
+const RESTARTS: Bounds = Bounds { kills: 2, restarts: 2, ..TWO };
+/// A connection may break, and its member may notice before the leader.
+const HALF_OPEN: Bounds = Bounds { breaks: 1, half_open: true, ..THREE };
 
 /// The protocol as it is.
 pub fn protocol() -> Vec<Case> {
@@ -134,11 +135,29 @@ pub fn protocol() -> Vec<Case> {
         recovers("a kill, a restart, a break, a stale read", once),
         holds("two kills, four agents", Bounds { kills: 2, ..FOUR }),
         recovers("two kills, a restart", Bounds { kills: 2, restarts: 1, ..THREE }),
+        holds("two kills, two agents", Bounds { kills: 2, ..TWO }),
+        recovers("two kills, two restarts, two agents", RESTARTS),
+        recovers(
+            "two kills, two restarts, a break, two agents",
+            Bounds { breaks: 1, half_open: true, ..RESTARTS },
+        ),
         recovers("two breaks, a stale read, a failure", Bounds { breaks: 2, stale: 1, failures: 1, ..THREE }),
-        holds("a lost host, a slow contender", SLOW),
+        holds("a lost host", Bounds { guards: false, ..KILL }),
+        holds("two lost hosts, four agents", Bounds { guards: false, kills: 2, ..FOUR }),
+        recovers("two kills, a restart, reads apart", Bounds { kills: 2, restarts: 1, walks: true, ..THREE }),
+        holds("a kill, reads apart, four agents", Bounds { kills: 1, walks: true, ..FOUR }),
         holds("a kill, a cut", Bounds { cuts: 1, ..KILL }),
         recovers("a kill, a restart, an early limit", Bounds { restarts: 1, early: 1, ..KILL }),
         recovers("no ranks, a kill, a break", Bounds { ranked: false, breaks: 1, ..KILL }),
+        recovers("back before the leader noticed", Bounds { kills: 1, restarts: 1, ..HALF_OPEN }),
+        recovers(
+            "two breaks, back before the leader noticed",
+            Bounds { breaks: 2, stale: 1, failures: 1, ..HALF_OPEN },
+        ),
+        recovers(
+            "no ranks, back before the leader noticed",
+            Bounds { ranked: false, breaks: 2, kills: 1, ..HALF_OPEN },
+        ),
         recovers("two attempts, a kill, a stale read", Bounds { kills: 1, stale: 1, ..ATTEMPTS }),
         recovers("two attempts, a kill, a break", Bounds { kills: 1, breaks: 1, ..ATTEMPTS }),
         recovers("a kill, a restart, a break, a stale read, a failure", Bounds { failures: 1, ..once }),
@@ -154,36 +173,23 @@ pub fn variants() -> Vec<Case> {
         breaks(Variant::NoSecondLook, KILL, ONE_LEADER),
         breaks(Variant::NoAttemptInName, ATTEMPTS, CAUSE),
         breaks(Variant::NoGrace, broken, CAUSE),
+        breaks(Variant::NoProcess, HALF_OPEN, CAUSE),
+        breaks(Variant::NoProcess, Bounds { ranked: false, ..HALF_OPEN }, ONE_OWNER),
         breaks(Variant::DroppedStop, THREE, ASKED),
         breaks(Variant::BareRetract, KILL, ONE_LEADER),
-        breaks(Variant::RenamesItsOwn, SLOW, ONE_LEADER),
+        breaks(Variant::SweepsFirst, KILL, ONE_LEADER),
+        breaks(Variant::HighestRun, RESTARTS, ONE_ROSTER),
         breaks(Variant::LateRoster, broken, NO_LATE_START),
     ]
 }
 
 /// What the protocol as it is does not hold, and what would help.
 pub fn findings() -> Vec<Case> {
-    let half_open = Bounds { breaks: 1, half_open: true, ..THREE };
-    let unranked = Bounds { ranked: false, ..half_open };
-    let restarts = Bounds { kills: 2, restarts: 2, ..TWO };
     let uncounted = Bounds { kills: 1, restarts: 1, counted: false, ..TWO };
     let too_many = Bounds { agents: 4, ranked: false, kills: 1, ..TWO };
-    let sum = recovers(Variant::SumOfRuns.name(), restarts);
     vec![
-        known("back before the leader noticed", half_open, CAUSE),
-        known("back before the leader noticed, no ranks", unranked, ONE_OWNER),
-        known("two restarts", restarts, ONE_ROSTER),
-        Case { meeting: Meeting { variant: Variant::SumOfRuns, ..sum.meeting }, ..sum },
         known("a restart that nobody counts", uncounted, ONE_ROSTER),
-        known("a contender is killed", Bounds { kills: 2, restarts: 1, age_race: true, ..THREE }, ONE_LEADER),
-        known(
-            "a contender is killed, and a file is left",
-            Bounds { kills: 2, strict_files: true, ..TWO },
-            NO_FILE,
-        ),
         known("a slow clean-up", Bounds { slow_cleaners: 1, ..KILL }, ONE_LEADER),
-        known("a slow rename", Bounds { agents: 4, world: 4, ..SLOW }, ONE_LEADER),
-        known("a slow rename beside a clean-up", Bounds { guards: true, ..SLOW }, ONE_LEADER),
         known("a stale second look", Bounds { stale: 1, looks: Looks::All, ..KILL }, ONE_LEADER),
         known("too many agents", too_many, ONE_ROSTER),
     ]

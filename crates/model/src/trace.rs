@@ -27,6 +27,9 @@ fn told(state: &State, action: Action) -> String {
             let cut = if cut { ", and cannot reach the leader" } else { "" };
             format!("{} looks who leads{how}{cut}", who(agent))
         }
+        Action::Walk { agent } => {
+            format!("{} reads on: {:?}", who(agent), state.agents[agent as usize].phase)
+        }
         Action::Publish { agent, stale } => {
             let Phase::Publish(publish) = state.agents[agent as usize].phase else { return String::new() };
             let stale = if stale { ", and sees what stood there before" } else { "" };

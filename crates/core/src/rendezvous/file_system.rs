@@ -32,7 +32,6 @@ pub(crate) trait FileSystem: Debug + Send {
     fn create(&mut self, file: &str, content: &[u8]) -> io::Result<()>;
     /// A second name, with all its content at once; fails if it is taken.
     fn link(&mut self, from: &str, to: &str) -> io::Result<()>;
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&mut self, file: &str) -> io::Result<()>;
     /// How often it may be looked at, at most.
     fn pause(&self) -> Duration {
@@ -112,10 +111,6 @@ impl FileSystem for MountedDirectory {
 
     fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
         std::fs::hard_link(self.path.join(from), self.path.join(to))
-    }
-
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&mut self, file: &str) -> io::Result<()> {

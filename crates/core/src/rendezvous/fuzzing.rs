@@ -82,7 +82,9 @@ pub fn to_leader(data: &[u8]) {
     for line in text(data).lines().take(32) {
         let Some(ToLeader::Offer(offer)) = comes_back::<ToLeader>(line) else { continue };
         match seats.offer(offer) {
-            Seating::Seated { rank } | Seating::SeatedAgain { rank } => assert!(rank < world && rank > 0),
+            Seating::Seated { rank } | Seating::SeatedAgain { rank } | Seating::Back { rank } => {
+                assert!(rank < world && rank > 0);
+            }
             Seating::Superseded | Seating::Refused(_) => {}
         }
         assert_eq!(seats.missing().len() + seats.offers().len(), world as usize);
@@ -249,6 +251,7 @@ fn offer(rank: u32) -> Offer {
         chosen: false,
         port: 7000,
         pid: 1,
+        process: None,
     }
 }
 

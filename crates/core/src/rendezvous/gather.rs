@@ -248,6 +248,11 @@ impl Leader {
         offer.version == own.version && offer.job == own.job && offer.roles == own.roles
     }
 
+    /// The rank that the process of this offer has in the roster.
+    pub(crate) fn rank_of(&self, offer: &Offer) -> Option<u32> {
+        self.seats.rank_of(offer)
+    }
+
     /// The meeting has ended before all had come.
     fn error(&self, plan: &Plan, ended: Ended) -> RendezvousError {
         let missing = self.seats.missing();
@@ -323,6 +328,15 @@ impl Leader {
                 }
                 rank
             }
+            Seating::Back { rank } => {
+                // Nothing that comes over its earlier connection counts any more, not even its end.
+                self.remotes.remove(rank);
+                plan.member(rank).into_iter().for_each(|member| {
+                    let why = "it has come back over another connection".to_owned();
+                    say(RunEvent::LostWhileWaiting { member: Name::of(member), why });
+                });
+                rank
+            }
             // The connection closes without a word, and it looks for the next leader.
             Seating::Superseded => return false,
             Seating::Refused(refusal) => {
@@ -353,7 +367,7 @@ impl Leader {
         let reached: Vec<IpAddr> = from_elsewhere.map(|(_, remote)| remote.local).collect();
         let members = endpoints::seats(&offers, machine, &reached)?;
         let runs: Vec<u32> = offers.iter().map(|offer| offer.runs).collect();
-        let attempt = self.join_request.offer.attempt + runs.iter().max().copied().unwrap_or(0);
+        let attempt = attempt(self.join_request.offer.attempt, &runs);
         let seconds =
             deadline.and_then(|end| Some(end.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()));
         let roster = ToMember::Roster(Columns { deadline: seconds, ..Columns::of(attempt, &members)? });
@@ -395,6 +409,12 @@ impl Leader {
 /// The seats of a meeting, all free.
 fn seats_of(join_request: &JoinRequest, world: u32, wait: Wait) -> Seats {
     Seats::new(join_request.offer.clone(), world, join_request.rejoin, wait.end())
+}
+
+/// What all will call this attempt. Where members are started again apart from each other it is the sum of their runs, and
+/// not the highest of them: a member that never heard the last roster comes with the count that it had then.
+fn attempt(of_job: u32, runs: &[u32]) -> u32 {
+    runs.iter().fold(of_job, |sum, runs| sum.saturating_add(*runs))
 }
 
 impl Handout {
@@ -460,6 +480,69 @@ mod tests {
             };
             tokio::join!(lead, member)
         })
+    }
+
+    /// Its network is gone for a moment, and it notices before its leader does: it keeps its rank, and what becomes of the
+    /// first connection changes nothing.
+    #[test]
+    fn a_member_is_known_when_it_comes_back_before_its_loss_was_noticed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let unranked =
+                |process| Offer { rank: None, process: Some(process), ..Offer::for_tests(process as u32) };
+            let ours = JoinRequest { offer: Offer::for_tests(0), ..join_request(3) };
+            let (contact, mut leader) = Leader::of_step(&ours).await.unwrap();
+            let key = Key::from_hex(contact.key.as_deref().unwrap()).unwrap();
+            let come = async |process| {
+                let stream = TcpStream::connect(("127.0.0.1", contact.port)).await.unwrap();
+                let (mut reader, mut writer) = wire::join(stream, &key).await.unwrap();
+                writer.write(&ToLeader::Offer(unranked(process))).await.unwrap();
+                let rank = loop {
+                    match reader.read::<ToMember>().await.unwrap() {
+                        ToMember::Welcome { rank, .. } => break rank,
+                        ToMember::Waiting { .. } | ToMember::Alive => {}
+                        other => panic!("{other:?}"),
+                    }
+                };
+                (rank, reader, writer)
+            };
+            let members = async {
+                let (rank, mut lost, half_open) = come(1).await;
+                assert_eq!(rank, 1);
+                let (rank, reader, writer) = come(1).await;
+                assert_eq!(rank, 1, "its own");
+                // Nobody talks to it any more, and its end is nobody's loss.
+                while lost.read::<ToMember>().await.is_ok() {}
+                drop((lost, half_open));
+                let (rank, ..) = come(2).await;
+                assert_eq!(rank, 2);
+                drop((reader, writer));
+            };
+            let mut said = Vec::new();
+            let world = plan(3);
+            let (gathered, ()) = tokio::join!(leader.gather(&world, |event| said.push(event)), members);
+            let met = gathered.unwrap().met;
+            let hosts: Vec<&str> = met.members.iter().map(|seat| seat.host.as_str()).collect();
+            assert_eq!((hosts, met.remotes.len()), (vec!["n0", "n1", "n2"], 2));
+            let losses = said.iter().filter(|event| matches!(event, RunEvent::LostWhileWaiting { .. }));
+            assert_eq!(losses.count(), 1, "{said:?}");
+            assert_eq!(
+                leader.rank_of(&unranked(2)),
+                Some(2),
+                "it may come back without having heard the roster"
+            );
+        });
+    }
+
+    /// Two procs: the second is evicted and comes back; the first is lost before the second has heard the roster, and comes
+    /// back as well. The second has started nothing, so its count is what it was.
+    #[test]
+    fn every_attempt_has_a_number_of_its_own() {
+        let rosters = [[0, 0], [0, 1], [1, 1], [2, 1], [2, 2]];
+        let attempts = rosters.map(|runs| attempt(0, &runs));
+        assert_eq!(attempts, [0, 1, 2, 3, 4]);
+        assert_eq!(attempt(3, &[0, 0]), 3, "the scheduler counts for all");
+        assert_eq!(attempt(0, &[u32::MAX, 1]), u32::MAX, "nonsense does no harm");
     }
 
     #[test]

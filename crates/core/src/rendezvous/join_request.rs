@@ -1,6 +1,7 @@
 //! What an agent brings to a meeting: its offer, the key, and how long it will wait.
 
 use super::Key;
+use super::key::random_number;
 use super::message::{Offer, VERSION};
 use crate::address::{AddressError, HostRule};
 use crate::allocation::HostNames;
@@ -105,6 +106,7 @@ impl Meeting {
             chosen,
             port,
             pid: std::process::id(),
+            process: random_number(),
         };
         Ok(JoinRequest {
             offer,

@@ -89,6 +89,12 @@ impl Key {
 }
 
 /// 32 unpredictable bytes.
+/// A number that nobody else has; a system without random numbers has none.
+pub(super) fn random_number() -> Option<u64> {
+    let bytes = random_bytes().ok()?;
+    bytes.first_chunk().copied().map(u64::from_be_bytes)
+}
+
 pub(super) fn random_bytes() -> Result<[u8; 32], RendezvousError> {
     let mut bytes = [0; 32];
     let mut filled = 0;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The protocol's version; agents of different ones do not meet.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -120,6 +120,17 @@ pub struct Offer {
     pub port: u16,
     /// The agent's own.
     pub pid: u32,
+    /// A random number that only this agent has, and only this time: one that comes back is known by it. Pids of
+    /// containers are the same everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u64>,
+}
+
+impl Offer {
+    /// True if both are known to be of one process.
+    pub(super) fn is_of_the_same_process(&self, other: &Offer) -> bool {
+        self.process.is_some() && self.process == other.process
+    }
 }
 
 #[cfg(test)]
@@ -139,6 +150,7 @@ impl Offer {
             chosen: false,
             port: 7000,
             pid: 1,
+            process: None,
         }
     }
 }

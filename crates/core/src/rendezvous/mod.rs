@@ -290,6 +290,11 @@ impl Contact {
         self.pid == pid && self.machine == machine_id()
     }
 
+    /// True if nobody listens there: a publication is being taken back.
+    pub(super) fn is_closed(&self) -> bool {
+        self.port == 0
+    }
+
     /// `pid 4711 on n1`
     pub(super) fn who(&self) -> String {
         match self.pid {

@@ -12,6 +12,8 @@ pub(super) struct Seats {
     ours: Offer,
     /// The offers of those that have come, by rank.
     taken: Vec<Option<Offer>>,
+    /// Their ranks, by process.
+    ranks: HashMap<u64, u32>,
     /// Ranks that nobody has.
     free: BTreeSet<u32>,
     lost: Lost,
@@ -35,6 +37,10 @@ pub(super) enum Seating {
     /// It has this rank instead of an earlier run of the same member. A scheduler that has started a member again knows
     /// that the earlier run is over, though its connection may still be open.
     SeatedAgain {
+        rank: u32,
+    },
+    /// It has kept this rank: the same process comes back, and has noticed before us that its connection is lost.
+    Back {
         rank: u32,
     },
     /// The scheduler has started the leader's own member again elsewhere, so this run of it is over.
@@ -96,6 +102,7 @@ impl Seats {
         Seats {
             ours,
             taken: vec![None; world as usize],
+            ranks: HashMap::new(),
             free: (0..world).collect(),
             lost: Lost::default(),
             rejoin,
@@ -129,6 +136,10 @@ impl Seats {
                 self.take(rank, offer);
                 Seating::Seated { rank }
             }
+            Some(earlier) if earlier.is_of_the_same_process(&offer) && self.own != Some(rank) => {
+                self.take(rank, offer);
+                Seating::Back { rank }
+            }
             Some(earlier) if offer.runs <= earlier.runs => {
                 Seating::Refused(Refusal::Taken { rank, pid: earlier.pid, host: earlier.host.clone() })
             }
@@ -143,7 +154,12 @@ impl Seats {
         }
     }
 
-    /// The rank that an offer asks for, or the first that is free.
+    /// The rank that the process of this offer has already.
+    pub(super) fn rank_of(&self, offer: &Offer) -> Option<u32> {
+        self.ranks.get(&offer.process?).copied()
+    }
+
+    /// The rank that an offer asks for, or the one that it has already, or the first that is free.
     fn rank_for(&self, offer: &Offer) -> Result<u32, Refusal> {
         let ours = &self.ours;
         if offer.version != VERSION {
@@ -159,20 +175,33 @@ impl Seats {
         match offer.rank {
             Some(rank) if rank as usize >= self.taken.len() => Err(Refusal::NoSuchRank { rank }),
             Some(rank) => Ok(rank),
-            None => self.free.first().copied().ok_or(Refusal::AllHaveCome),
+            None => {
+                let own = self.rank_of(offer);
+                own.or_else(|| self.free.first().copied()).ok_or(Refusal::AllHaveCome)
+            }
         }
     }
 
     fn take(&mut self, rank: u32, offer: Offer) {
         self.lost.remove(rank);
+        self.leave(rank);
         self.free.remove(&rank);
+        self.ranks.extend(offer.process.map(|process| (process, rank)));
         self.taken[rank as usize] = Some(offer);
+    }
+
+    /// Nobody has this rank.
+    fn leave(&mut self, rank: u32) {
+        let process = self.taken[rank as usize].take().and_then(|offer| offer.process);
+        if let Some(process) = process.filter(|process| self.ranks.get(process) == Some(&rank)) {
+            self.ranks.remove(&process);
+        }
+        self.free.insert(rank);
     }
 
     /// The connection to a member is gone: it has a while to come back.
     pub(super) fn gone(&mut self, rank: u32, now: Instant) {
-        self.taken[rank as usize] = None;
-        self.free.insert(rank);
+        self.leave(rank);
         self.lost.insert(rank, now);
     }
 
@@ -287,13 +316,18 @@ mod tests {
         Offer { rank: None, ..offer(9) }
     }
 
+    /// Of a process that is known, wherever it wants to sit.
+    fn of(process: u64, offer: Offer) -> Offer {
+        Offer { process: Some(process), ..offer }
+    }
+
     fn run(runs: u32, rank: u32) -> Offer {
         Offer { runs, ..offer(rank) }
     }
 
     #[test]
     fn what_becomes_of_offers() {
-        use Seating::{Refused, Seated, SeatedAgain, Superseded};
+        use Seating::{Back, Refused, Seated, SeatedAgain, Superseded};
         let taken = |rank| Refused(Refusal::Taken { rank, pid: 1, host: format!("n{rank}") });
         let none = || None::<String>;
         let table = [
@@ -305,6 +339,21 @@ mod tests {
             ("the leader's rank", vec![offer(0)], taken(0)),
             ("started again", vec![offer(1), run(1, 1)], SeatedAgain { rank: 1 }),
             ("an earlier run comes late", vec![run(1, 1), offer(1)], taken(1)),
+            ("the same process", vec![of(7, offer(1)), of(7, offer(1))], Back { rank: 1 }),
+            ("another process", vec![of(7, offer(1)), of(8, offer(1))], taken(1)),
+            ("an unknown process", vec![of(7, offer(1)), offer(1)], taken(1)),
+            ("the same, started again", vec![of(7, offer(1)), of(8, run(1, 1))], SeatedAgain { rank: 1 }),
+            (
+                "the run before, started again",
+                vec![of(7, offer(1)), of(8, run(1, 1)), of(7, offer(1))],
+                taken(1),
+            ),
+            ("the same process without a rank", vec![of(7, unranked()), of(7, unranked())], Back { rank: 1 }),
+            (
+                "the same process when all have come",
+                vec![of(7, unranked()), of(8, unranked()), of(7, unranked())],
+                Back { rank: 1 },
+            ),
             ("the leader was started again", vec![run(1, 0)], Superseded),
             ("no such rank", vec![offer(3)], Refused(Refusal::NoSuchRank { rank: 3 })),
             (
@@ -357,6 +406,7 @@ mod tests {
     fn the_verdict_follows_from_what_has_happened() {
         use Event::{Failed, Gone};
         let come = |rank| Event::Offer(offer(rank));
+        let back = || Event::Offer(of(7, unranked()));
         let away = |rank, seconds| Verdict::Ended(Ended::Lost { rank, away: Duration::from_secs(seconds) });
         let failed = |rank| Verdict::Ended(Ended::Failed { rank, code: 197, why: "no room".to_owned() });
         let (again, superseded) = (|| Event::Offer(run(1, 0)), || Verdict::Ended(Ended::Superseded));
@@ -383,6 +433,9 @@ mod tests {
                 Verdict::Wait,
                 22,
             ),
+            ("it is back before it was missed", vec![(1, back()), (5, back())], 16, Verdict::Wait, 60),
+            ("lost after it came back", vec![(1, back()), (5, back()), (7, Gone(1))], 16, Verdict::Wait, 17),
+            ("back after its loss", vec![(1, back()), (5, Gone(1)), (6, back())], 16, Verdict::Wait, 60),
             ("lost, not only missing", vec![(50, come(1)), (50, Gone(1))], 60, away(1, 10), 60),
             ("a failure", vec![(1, come(1)), (2, Failed(1))], 2, failed(1), 60),
             ("its end comes after it", vec![(1, come(1)), (2, Failed(1)), (2, Gone(1))], 30, failed(1), 12),

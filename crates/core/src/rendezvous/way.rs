@@ -72,8 +72,8 @@ pub trait ContestedLeader: Send {
     /// Takes back what this agent has published.
     fn retract(&mut self);
 
-    /// Takes back what an agent has published that is dead and cannot do it itself.
-    fn retract_for(&mut self, _dead: &Contact) {}
+    /// Takes back what an agent of this machine has published, by its pid, that is dead and cannot do it itself.
+    fn clean_up_after(&mut self, _pid: u32) {}
 
     /// False for a way that answers at once: it needs no thread beside the event loop.
     fn may_block(&self) -> bool {
@@ -180,10 +180,7 @@ impl WayToMeet {
     pub fn clean_up_after(&mut self, pid: u32) {
         match self {
             WayToMeet::Known(way) => way.clean_up_after(pid),
-            WayToMeet::Contested(way) => match way.look() {
-                Ok(Some(contact)) if contact.is_of(pid) => way.retract_for(&contact),
-                _ => {}
-            },
+            WayToMeet::Contested(way) => way.clean_up_after(pid),
         }
     }
 }

@@ -67,6 +67,9 @@ impl Conductor<'_> {
     /// earlier run is over, even if we have not noticed; it belongs to the next attempt.
     fn latecomer(&mut self, offer: &Offer, remote: Remote) {
         let Some(others) = &mut self.others else { return };
+        if let Some(rank) = others.leader.rank_of(offer) {
+            return self.without_roster(rank, remote);
+        }
         let known = offer.rank.filter(|_| others.leader.is_for_this_job(offer));
         let Some(rank) = known else { return refuse(&remote) };
         match others.runs.get_mut(rank as usize) {
@@ -85,6 +88,18 @@ impl Conductor<'_> {
         if self.own.contains(&rank) {
             self.apply(Event::SignalElsewhere(signal::TERMINATE));
         } else {
+            self.apply(Event::Lost { rank, why });
+        }
+    }
+
+    /// A member of this job comes back: its connection was lost before it had heard the roster, and it has started nothing.
+    /// It stays on the line to hear the end.
+    fn without_roster(&mut self, rank: u32, remote: Remote) {
+        let Some(others) = &mut self.others else { return };
+        remote.send(ToMember::Later);
+        others.latecomers.insert(remote.connection, remote);
+        if others.remotes.remove(rank).is_some() {
+            let why = "its connection was lost before it had heard that all have come".to_owned();
             self.apply(Event::Lost { rank, why });
         }
     }

@@ -1,19 +1,21 @@
 //! A meeting directory, and what may stand in it.
 
 use super::*;
+use crate::network::machine_id;
 use crate::rendezvous::file_system::Found;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// Of a process of this machine; the pid is made of the id.
 fn contact(id: &str) -> Contact {
     Contact {
         version: 1,
         id: id.to_owned(),
         host: "n1".to_owned(),
-        machine: "m".to_owned(),
-        pid: 1,
+        machine: machine_id(),
+        pid: pid(id),
         pid_namespace: String::new(),
         job: None,
         attempt: 0,
@@ -21,6 +23,10 @@ fn contact(id: &str) -> Contact {
         port: 1,
         key: Some("secret".to_owned()),
     }
+}
+
+fn pid(id: &str) -> u32 {
+    id.bytes().fold(1, |pid, byte| pid * 31 % 99_991 + u32::from(byte))
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -70,11 +76,57 @@ struct Server {
     fails_after: Option<usize>,
 }
 
+/// One that uses the server: at one of its requests others may come between, or it dies.
 #[derive(Debug, Clone, Default)]
-struct Remote(Arc<Mutex<Server>>);
+struct Remote(Arc<Mutex<Server>>, Fate);
+
+#[derive(Clone, Default)]
+struct Fate(Arc<Mutex<(usize, Option<Meanwhile>)>>);
+
+enum Meanwhile {
+    /// This happens before the request.
+    Held(Box<dyn FnOnce() + Send>),
+    /// No request is made any more.
+    Killed,
+}
+
+impl std::fmt::Debug for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("fate")
+    }
+}
+
+impl Fate {
+    /// At the request of this number, counted from 0.
+    fn at(step: usize, what: Meanwhile) -> Fate {
+        Fate(Arc::new(Mutex::new((step, Some(what)))))
+    }
+
+    /// Before every request.
+    fn request(&self) -> io::Result<()> {
+        let mut fate = self.0.lock().unwrap();
+        if fate.0 > 0 {
+            fate.0 -= 1;
+            return Ok(());
+        }
+        match fate.1.take() {
+            None => Ok(()),
+            Some(Meanwhile::Held(meanwhile)) => {
+                drop(fate);
+                meanwhile();
+                Ok(())
+            }
+            Some(Meanwhile::Killed) => {
+                fate.1 = Some(Meanwhile::Killed);
+                Err(io::Error::other("killed"))
+            }
+        }
+    }
+}
 
 impl Remote {
     fn server(&self) -> io::Result<MutexGuard<'_, Server>> {
+        self.1.request()?;
         let mut server = self.0.lock().unwrap();
         match &mut server.fails_after {
             Some(0) => {
@@ -99,7 +151,16 @@ impl Remote {
     }
 
     fn way(&self) -> Directory {
-        Directory::in_folder(Box::new(self.clone()), 0o700, None, 0).unwrap()
+        self.way_of(Fate::default())
+    }
+
+    fn way_of(&self, fate: Fate) -> Directory {
+        Directory::in_folder(Box::new(Remote(self.0.clone(), fate)), 0o700, None, 0).unwrap()
+    }
+
+    /// All but the files that were to be linked when their maker was killed.
+    fn published(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| !name.ends_with(".tmp")).collect()
     }
 }
 
@@ -140,13 +201,8 @@ impl FileSystem for Remote {
             }
         }
     }
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        let mut server = self.server()?;
-        let entry = server.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        server.files.insert(to.to_owned(), entry);
-        Ok(())
-    }
     fn remove(&mut self, file: &str) -> io::Result<()> {
+        self.1.request()?;
         let mut server = self.0.lock().unwrap();
         server.files.remove(file).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
@@ -156,39 +212,164 @@ impl FileSystem for Remote {
     }
 }
 
-/// A contender that was suspended in the middle must not publish itself over the one that has led since.
-#[test]
-fn a_slow_contender_does_not_become_a_second_leader() {
-    let remote = Remote::default();
-    let gone = contact("gone");
-    remote.publish(&gone);
-    let (mut slow, mut quick) = (remote.way(), remote.way());
-    let takeover = slow.take_over(&gone, &contact("slow")).unwrap().unwrap();
-    assert!(!quick.replace(&gone, &contact("quick")).unwrap(), "another is at it");
-    remote.0.lock().unwrap().now += TAKEOVER_LIMIT + Duration::from_secs(1);
-    assert!(!quick.replace(&gone, &contact("quick")).unwrap(), "left behind: removed");
-    assert!(quick.replace(&gone, &contact("quick")).unwrap());
-    slow.rename_takeover(&gone, &contact("slow"), &takeover).unwrap();
-    assert_eq!(slow.look().unwrap().unwrap().id, "quick");
-    assert!(!slow.replace(&gone, &contact("slow")).unwrap());
-    drop(slow);
-    assert_eq!(quick.look().unwrap().unwrap().id, "quick");
-    drop(quick);
-    assert!(remote.names().is_empty(), "{:?} is left", remote.names());
+/// More requests than anybody here makes at once. A loop ends where the one that is to be held up has made its last.
+const REQUESTS: usize = 20;
+
+/// Looks, and publishes itself where nobody leads that it could join; true if it leads.
+fn lead(way: &mut Directory, id: &str, living: &[&str]) -> bool {
+    match way.look().unwrap() {
+        Some(there) if living.contains(&there.id.as_str()) => false,
+        Some(gone) => way.replace(&gone, &contact(id)).unwrap(),
+        None => way.claim(&contact(id)).unwrap(),
+    }
 }
 
-/// A guard that cleans up after its dead agent meets a survivor that replaces it.
+/// A contender that was suspended anywhere must not publish itself, or a third one, over the one that has led since.
 #[test]
-fn what_a_successor_is_about_to_publish_is_not_removed() {
+fn a_slow_contender_does_not_become_a_second_leader() {
+    for step in 0..REQUESTS {
+        let remote = Remote::default();
+        let gone = contact("gone");
+        remote.publish(&gone);
+        let quick = Arc::new(Mutex::new((remote.way(), false)));
+        let meanwhile = {
+            let (quick, remote) = (quick.clone(), remote.clone());
+            move || {
+                remote.0.lock().unwrap().now += CLOSED_LIMIT * 2;
+                let mut quick = quick.lock().unwrap();
+                // The slow one listens already, and can be joined if it is found.
+                quick.1 = lead(&mut quick.0, "quick", &["slow"]);
+            }
+        };
+        let mut slow = remote.way_of(Fate::at(step, Meanwhile::Held(Box::new(meanwhile))));
+        let slow_leads = slow.replace(&gone, &contact("slow")).unwrap();
+        let Some(quick) = Arc::into_inner(quick) else { break };
+        let (mut quick, quick_leads) = quick.into_inner().unwrap();
+        let leader = if slow_leads { "slow" } else { "quick" };
+        assert_ne!(slow_leads, quick_leads, "step {step}: one of them leads");
+        assert_eq!(remote.way().look().unwrap().unwrap().id, leader, "step {step}");
+        slow.retract();
+        quick.retract();
+        assert!(remote.names().is_empty(), "step {step}: {:?} is left", remote.names());
+    }
+}
+
+/// A guard that cleans up after its dead agent meets a survivor that replaces it, or finds the place free.
+#[test]
+fn what_a_successor_has_published_is_not_removed() {
+    for step in 0..REQUESTS {
+        let remote = Remote::default();
+        remote.publish(&contact("gone"));
+        let survivor = Arc::new(Mutex::new((remote.way(), false)));
+        let meanwhile = {
+            let survivor = survivor.clone();
+            move || {
+                let mut survivor = survivor.lock().unwrap();
+                survivor.1 = lead(&mut survivor.0, "survivor", &[]);
+            }
+        };
+        let mut guard = remote.way_of(Fate::at(step, Meanwhile::Held(Box::new(meanwhile))));
+        guard.clean_up_after(pid("gone"));
+        let Some(survivor) = Arc::into_inner(survivor) else { break };
+        let (mut survivor, leads) = survivor.into_inner().unwrap();
+        if !leads {
+            assert!(remote.names().is_empty(), "step {step}: {:?} is left", remote.names());
+            assert!(lead(&mut survivor, "survivor", &[]), "step {step}");
+        }
+        assert_eq!(remote.way().look().unwrap().unwrap().id, "survivor", "step {step}");
+        survivor.retract();
+        assert!(remote.names().is_empty(), "step {step}: {:?} is left", remote.names());
+    }
+}
+
+/// The place of the one that it wants to replace is taken back, and another meeting begins in it.
+#[test]
+fn who_replaces_one_that_is_taken_back_does_not_lead_beside_the_next() {
+    for step in 0..REQUESTS {
+        let remote = Remote::default();
+        let gone = contact("gone");
+        remote.publish(&gone);
+        let next = Arc::new(Mutex::new((remote.way(), false)));
+        let meanwhile = {
+            let (next, remote) = (next.clone(), remote.clone());
+            move || {
+                remote.way().clean_up_after(pid("gone"));
+                let mut next = next.lock().unwrap();
+                next.1 = lead(&mut next.0, "next", &["slow"]);
+            }
+        };
+        let mut slow = remote.way_of(Fate::at(step, Meanwhile::Held(Box::new(meanwhile))));
+        let slow_leads = slow.replace(&gone, &contact("slow")).unwrap();
+        let Some(next) = Arc::into_inner(next) else { break };
+        let (mut next, next_leads) = next.into_inner().unwrap();
+        assert_ne!(slow_leads, next_leads, "step {step}");
+        let leader = if slow_leads { "slow" } else { "next" };
+        assert_eq!(remote.way().look().unwrap().unwrap().id, leader, "step {step}");
+        slow.retract();
+        next.retract();
+        assert!(remote.names().is_empty(), "step {step}: {:?} is left", remote.names());
+    }
+}
+
+/// A contender is killed, and its guard cleans up: also behind the leader that it was about to replace.
+#[test]
+fn a_contender_that_is_killed_leaves_no_publication() {
+    for step in 0..REQUESTS {
+        let remote = Remote::default();
+        let gone = contact("gone");
+        remote.publish(&gone);
+        let mut killed = remote.way_of(Fate::at(step, Meanwhile::Killed));
+        _ = killed.replace(&gone, &contact("killed"));
+        std::mem::forget(killed);
+        remote.way().clean_up_after(pid("killed"));
+        remote.way().clean_up_after(pid("gone"));
+        assert!(remote.published().is_empty(), "step {step}: {:?} is left", remote.names());
+    }
+}
+
+/// A leader is killed while it takes back its publication: its guard goes on where it was. Without a guard the place is free
+/// again after a while.
+#[test]
+fn a_clean_up_that_was_interrupted_is_finished() {
+    for step in 0..REQUESTS {
+        for guarded in [true, false] {
+            let remote = Remote::default();
+            let mut killed = remote.way_of(Fate::at(step + 3, Meanwhile::Killed));
+            assert!(killed.claim(&contact("killed")).unwrap());
+            killed.retract();
+            drop(killed);
+            if guarded {
+                remote.way().clean_up_after(pid("killed"));
+                let left = remote.published();
+                let behind = left.iter().all(|name| name.contains("takeover"));
+                assert!(behind, "step {step}: {left:?} is left");
+            }
+            let mut next = remote.way();
+            if !lead(&mut next, "next", &[]) {
+                assert!(!guarded, "step {step}");
+                remote.0.lock().unwrap().now += CLOSED_LIMIT * 2;
+                assert!(lead(&mut next, "next", &[]), "step {step}");
+            }
+            assert_eq!(remote.way().look().unwrap().unwrap().id, "next", "step {step}");
+        }
+    }
+}
+
+/// Leaders are lost one after the other: the last one is found, and takes everything back.
+#[test]
+fn the_last_of_many_leads_and_leaves_nothing() {
     let remote = Remote::default();
-    let gone = contact("gone");
-    remote.publish(&gone);
-    let (mut guard, mut survivor) = (remote.way(), remote.way());
-    let takeover = survivor.take_over(&gone, &contact("survivor")).unwrap().unwrap();
-    guard.retract_for(&gone);
-    survivor.rename_takeover(&gone, &contact("survivor"), &takeover).unwrap();
-    assert_eq!(guard.look().unwrap().unwrap().id, "survivor");
-    survivor.retract_for(&contact("survivor"));
+    let mut ways = Vec::new();
+    for id in ["one", "two", "three", "four"] {
+        let mut way = remote.way();
+        assert!(lead(&mut way, id, &[]));
+        assert_eq!(remote.way().look().unwrap().unwrap().id, id);
+        ways.push(way);
+    }
+    let mut last = ways.pop().unwrap();
+    ways.iter_mut().for_each(Directory::retract);
+    assert_eq!(remote.way().look().unwrap().unwrap().id, "four", "an earlier one removes nothing");
+    last.retract();
     assert!(remote.names().is_empty(), "{:?} is left", remote.names());
 }
 

@@ -128,10 +128,6 @@ impl<S: Read + Write> Session<S> {
         self.request(&format!("link {} {}", word(from), word(to))).map(|_| ())
     }
 
-    pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.request(&format!("rename {} {}", word(from), word(to))).map(|_| ())
-    }
-
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.request(&format!("unlink {}", word(path))).map(|_| ())
     }

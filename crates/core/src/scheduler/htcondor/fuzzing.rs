@@ -58,7 +58,7 @@ pub fn chirp(data: &[u8]) {
                 _ = between(then, now);
             }
         }
-        _ => _ = session.link(&text(answers), "x").and(session.rename("x", "y")),
+        _ => _ = session.link(&text(answers), "x").and(session.remove("x")),
     }
     let asked = &session.into_inner().asked;
     assert!(asked.len() <= 8192 + 16 * answers.len(), "{} bytes were asked", asked.len());

@@ -75,10 +75,6 @@ impl FileSystem for SubmitDirectory {
         self.session()?.link(from, to)
     }
 
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.session()?.rename(from, to)
-    }
-
     fn remove(&mut self, file: &str) -> io::Result<()> {
         self.session()?.remove(file)
     }

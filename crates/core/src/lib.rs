@@ -59,7 +59,7 @@
 //!
 //! | layer | modules | touches the world |
 //! |---|---|---|
-//! | words | `hint` `variables` `signal` `hostlist` `address` `shell` `trace` | no |
+//! | words | `hint` `variables` `signal` `duration` `hostlist` `address` `shell` `trace` | no |
 //! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
 //! | a snapshot: words | `devices` `roles` | no |
 //! | a snapshot: taken | `machine` `environ` | yes |
@@ -86,6 +86,7 @@ pub mod check;
 mod clock;
 pub mod devices;
 pub mod doctor;
+pub mod duration;
 pub mod environ;
 pub mod event;
 mod event_log;

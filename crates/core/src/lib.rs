@@ -63,7 +63,7 @@
 //! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
 //! | a snapshot: words | `devices` `roles` | no |
 //! | a snapshot: taken | `machine` `environ` | yes |
-//! | values | `allocation` `plan` `names` `roster` `proxy` `framework` `check` | no |
+//! | values | `allocation` `plan` `names` `rehearsal` `roster` `proxy` `framework` `check` | no |
 //! | what happened, and what to do about it | `outcome` `event` `job` | no |
 //! | what is written about it | `event_log` | yes |
 //! | members find each other | `rendezvous` | yes |
@@ -106,6 +106,7 @@ pub mod plan;
 pub mod ports;
 pub mod process;
 mod proxy;
+pub mod rehearsal;
 pub mod rendezvous;
 pub mod roles;
 pub mod roster;

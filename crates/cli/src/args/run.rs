@@ -4,6 +4,8 @@ use super::{AddressArgs, GpuArgs, RoleArgs, framework, on};
 use clap::{Args as ClapArgs, ValueEnum};
 use rallypoint::duration;
 use rallypoint::framework::{FRAMEWORKS, Framework};
+use rallypoint::hint;
+use rallypoint::rehearsal::Rehearsal;
 use rallypoint::scheduler::{self, On};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +56,8 @@ pub(crate) struct JobArgs {
     pub(crate) addresses: AddressArgs,
     #[command(flatten)]
     pub(crate) ending: EndingArgs,
+    #[command(flatten)]
+    pub(crate) rehearse: RehearseArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
@@ -114,6 +118,16 @@ pub(crate) struct EndingArgs {
     /// Time between SIGTERM and SIGKILL
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) grace: Duration,
+}
+
+/// Faults on purpose.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Rehearsal")]
+pub(crate) struct RehearseArgs {
+    /// Do this to members on purpose: kill, term, warn, stop or lose, as in kill:worker.1@30s,stop:ps.0@1min+20s; the
+    /// time counts from the member's first start
+    #[arg(long, value_name = "FAULTS", value_parser = rehearsal)]
+    pub(crate) rehearse: Vec<Rehearsal>,
 }
 
 /// Members that need no Python.
@@ -200,6 +214,11 @@ pub(crate) enum HandOverArg {
 fn ways() -> String {
     let own: Vec<&str> = scheduler::ways().collect();
     format!("auto, {}, a directory that all members see, or host:port [default: auto]", own.join(", "))
+}
+
+/// Checked where it is typed: a batch job would find out hours later.
+fn rehearsal(text: &str) -> Result<Rehearsal, String> {
+    text.parse().map_err(|error| hint::in_full(&error))
 }
 
 fn port_range(text: &str) -> Result<(u16, u16), String> {

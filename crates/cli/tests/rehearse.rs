@@ -108,13 +108,13 @@ fn members_are_asked_or_warned_on_purpose() {
 fn what_was_never_done_is_told() {
     let over = Job::here(&["--workers", "1", "--rehearse", "kill:worker.0@1h"]).script("true").run();
     assert_eq!(over.code, 0, "{}", over.stderr);
-    let line = "rallypoint: not rehearsed: kill worker 0, 60 min after its start: the job was over before\n";
+    let line = "rallypoint: not rehearsed: kill worker 0 (rank 0), 60 min after the start: the job was over before\n";
     assert!(over.stderr.contains(line), "{}", over.stderr);
     let scratch = Scratch::new("rehearse-never");
     let go = scratch.path("go");
     let script = format!("[ $RALLYPOINT_INDEX = 0 ] && exit 0; while [ ! -e {go} ]; do sleep 0.02; done");
     let running = Job::here(&["--workers", "2", "--rehearse", "kill:worker.0@2s"]).script(&script).start();
-    running.wait_for_output("not rehearsed: kill worker 0, 2 s after its start: it does not run\n");
+    running.wait_for_output("not rehearsed: kill worker 0 (rank 0), 2 s after the start: it does not run\n");
     std::fs::write(&go, "").unwrap();
     let run = running.wait();
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -209,5 +209,9 @@ fn faults_may_stand_in_the_file_of_defaults() {
     let run =
         Job::here(&["--workers", "2"]).variable("RALLYPOINT_CONFIG", &file).script("exec sleep 100").run();
     assert_eq!(run.code, 137, "{}", run.stderr);
-    assert!(run.stderr.contains("not rehearsed: stop worker 1, 60 min after its start"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("not rehearsed: stop worker 1 (rank 1), 60 min after the start"),
+        "{}",
+        run.stderr
+    );
 }

@@ -236,11 +236,10 @@ pub enum RunEvent {
     /// A fault on purpose was never done.
     NotRehearsed {
         /// To whom.
-        #[serde(flatten)]
-        member: Name,
+        members: Names,
         /// What.
         deed: Deed,
-        /// So long after the member's first start.
+        /// So long after the first start.
         #[serde(with = "in_seconds")]
         after: Duration,
         /// The job was over before; otherwise the member did not run.
@@ -422,7 +421,7 @@ impl RunEvent {
         let Planned { deed, after, .. } = *fault;
         match pid {
             Some(pid) => RunEvent::Rehearsed { member, deed, after, pid },
-            None => RunEvent::NotRehearsed { member, deed, after, over: false },
+            None => RunEvent::NotRehearsed { members: member.into(), deed, after, over: false },
         }
     }
 

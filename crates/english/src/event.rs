@@ -97,9 +97,9 @@ impl English {
             RunEvent::Failed { member, end: how, .. } => format!("{member} has failed: {}", end(how)),
             RunEvent::Restarted { member } => format!("{member} failed and is started again"),
             RunEvent::Rehearsed { member, deed, after, pid } => rehearsed(member, *deed, *after, *pid),
-            RunEvent::NotRehearsed { member, deed, after, over } => {
+            RunEvent::NotRehearsed { members, deed, after, over } => {
                 let why = if *over { "the job was over before" } else { "it does not run" };
-                format!("not rehearsed: {} {member}, {} after its start: {why}", deed.name(), since(*after))
+                format!("not rehearsed: {} {members}, {} after the start: {why}", deed.name(), since(*after))
             }
             RunEvent::StartedElsewhere { member, host } => {
                 format!("{member} was started again on {host} while its job runs")

@@ -242,9 +242,9 @@ impl<'a> Conductor<'a> {
 
     /// Who believes that a fault was survived should know that it never came.
     fn tell_what_was_not_rehearsed(&mut self) {
-        for Planned { rank, deed, after } in self.rehearsed.left() {
-            let member = self.name(rank);
-            self.stream.emit(RunEvent::NotRehearsed { member, deed, after, over: true });
+        for (deed, after, ranks) in self.rehearsed.left() {
+            let members = Names::of(self.roster.plan(), &ranks);
+            self.stream.emit(RunEvent::NotRehearsed { members, deed, after, over: true });
         }
     }
 

@@ -335,12 +335,12 @@ impl Executor {
 
     /// Does what is due of the faults on purpose.
     fn rehearse(&mut self, now: Instant) -> Vec<Happened> {
-        if !self.can_rehearse() {
-            return Vec::new();
-        }
         if self.rehearsing.is_lost(now) {
             // Its members die with it, and what they have started is the guard's to end.
             calls::kill(std::process::id(), libc::SIGKILL, false);
+        }
+        if !self.can_rehearse() {
+            return Vec::new();
         }
         let due = self.rehearsing.due(now).into_iter();
         due.filter_map(|fault| self.do_to_member(fault, now)).collect()

@@ -102,9 +102,16 @@ impl Rehearsed {
         self.lost.contains(&rank)
     }
 
-    /// What the job has ended too early for.
-    pub(super) fn left(&mut self) -> Vec<Planned> {
-        std::mem::take(&mut self.open)
+    /// What the job has ended too early for, and for which ranks.
+    pub(super) fn left(&mut self) -> Vec<(Deed, Duration, Vec<u32>)> {
+        let mut left: Vec<(Deed, Duration, Vec<u32>)> = Vec::new();
+        for Planned { rank, deed, after } in std::mem::take(&mut self.open) {
+            match left.iter_mut().find(|(known, at, _)| (*known, *at) == (deed, after)) {
+                Some((.., ranks)) => ranks.push(rank),
+                None => left.push((deed, after, vec![rank])),
+            }
+        }
+        left
     }
 }
 
@@ -209,9 +216,11 @@ mod tests {
     #[test]
     fn what_never_came_to_be_is_known() {
         let faults = [planned(1, Deed::Kill, 5), planned(1, Deed::Continue, 7), planned(2, Deed::Lose, 9)];
-        let mut rehearsed = Rehearsed::new(faults.to_vec());
+        let both = [planned(1, Deed::Warn, 8), planned(2, Deed::Warn, 8)];
+        let mut rehearsed = Rehearsed::new([&faults[..], &both[..]].concat());
         rehearsed.note(&faults[0], true);
-        assert_eq!(rehearsed.left(), [faults[2]]);
+        let ms = Duration::from_millis;
+        assert_eq!(rehearsed.left(), [(Deed::Lose, ms(9), vec![2]), (Deed::Warn, ms(8), vec![1, 2])]);
         let mut rehearsed = Rehearsed::new(faults.to_vec());
         rehearsed.note(&faults[0], false);
         rehearsed.note(&faults[2], true);

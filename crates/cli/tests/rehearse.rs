@@ -86,6 +86,24 @@ fn who_stands_still_for_good_hears_that_the_job_ends() {
 }
 
 #[test]
+fn who_stands_still_on_purpose_does_so_after_ctrl_z_too() {
+    let running = Job::here(&["--workers", "2", "--rehearse", "stop:worker.0@300ms"])
+        .script("while :; do sleep 0.05; done")
+        .start_as_a_shell_does();
+    let [on_purpose, other] = running.member_pids(2)[..] else { panic!("two members") };
+    let stands_still = |pid| state(pid) == Some('T');
+    wait_until("one to stand still", || stands_still(on_purpose));
+    running.signal("TSTP");
+    wait_until("both to stand still", || stands_still(other));
+    running.signal("CONT");
+    wait_until("the other to go on", || !stands_still(other));
+    wait_until("the first to stand still again", || stands_still(on_purpose));
+    running.signal("TERM");
+    let run = running.wait();
+    assert_eq!(run.code, 196, "{}", run.stderr);
+}
+
+#[test]
 fn members_are_asked_or_warned_on_purpose() {
     let args = [
         "--workers",

@@ -45,6 +45,8 @@ class Options(TypedDict, total=False):
     tolerate: Optional[Names]
     requeue_on: Optional[int]
     grace: Union[float, str, None]
+    # What is done to them on purpose
+    rehearse: Optional[Names]
     # What they write
     log_dir: Optional[Path]
     tee: Optional[bool]
@@ -117,6 +119,7 @@ WRITTEN: Dict[str, Callable[[str, Any], Words]] = {
     "restart": counts,
     "tolerate": each,
     "grace": seconds,
+    "rehearse": each,
     "tee": flag,
     "quiet": flag,
     "verbose": flag,

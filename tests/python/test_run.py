@@ -335,6 +335,14 @@ def test_two_handles_meet(tmp_path: Path) -> None:
     assert [(job.wait(timeout=LIMIT).verdict, job.wait().code) for job in failing] == [("failed", 1)] * 2
 
 
+def test_a_fault_on_purpose_is_an_event_and_a_failure_as_any_other() -> None:
+    events: List[rallypoint.Event] = []
+    outcome = rallypoint.run(["sleep", "100"], workers=2, rehearse=["kill:worker.1@200ms"], on_event=events.append)
+    assert (outcome.verdict, outcome.code) == ("failed", 137)
+    assert outcome.first_failure is not None and outcome.first_failure.rank == 1
+    assert [(event.rank, event.deed) for event in events if event.name == "rehearsed"] == [(1, "kill")]
+
+
 def test_every_keyword_is_an_option_of_the_command_and_no_option_is_forgotten() -> None:
     shown = subprocess.run([str(find_command()), "run", "--help"], capture_output=True, text=True, check=True)
     there = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", shown.stdout, flags=re.MULTILINE))
@@ -357,6 +365,8 @@ def test_keywords_as_they_are_typed() -> None:
     assert typed(meet=Path("/a b"), host_suffix="-ib") == ["--meet=/a b", "--host-suffix=-ib"]
     assert typed(bind_gpus=False, threads=True, stand_in=False) == ["--no-gpu-binding", "--threads=on", "--stand-in=off"]
     assert typed(bind_gpus=True, restart={}, tolerate=[], tee=False) == []
+    assert typed(rehearse="kill:worker.1@30s,warn:all@1h") == ["--rehearse=kill:worker.1@30s,warn:all@1h"]
+    assert typed(rehearse=["kill:ps@1s", "stop:ps@9s+2s"]) == ["--rehearse=kill:ps@1s", "--rehearse=stop:ps@9s+2s"]
     assert typed(srun_args=["--exact", "-c 2"]) == ["--srun-args=--exact", "--srun-args=-c 2"]
 
 

@@ -103,6 +103,22 @@ fn a_step_is_launched() {
     }
 }
 
+/// The launcher is told what to rehearse; the task that has the member does it, and the launcher tells it.
+#[test]
+fn a_fault_on_purpose_is_done_in_its_step() {
+    let (_scratch, path) = tools("toy-rehearse");
+    let ran = Job::here(&["--workers", "3", "--framework", "plain", "--rehearse", "kill:worker.2@300ms"])
+        .variable("PATH", &path)
+        .variable("TOY_JOB", "5")
+        .variable("TOY_TASKS", "3")
+        .script("exec sleep 100")
+        .run();
+    assert_eq!(ran.code, 137, "{ran:#?}");
+    assert!(ran.stderr.contains("starting the step: "), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("rehearsal: worker 2 (pid ").count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("a rehearsal: SIGKILL was sent to it on purpose"), "{}", ran.stderr);
+}
+
 #[test]
 fn jobs_are_submitted_to_it() {
     let (scratch, path) = tools("toy-submit");

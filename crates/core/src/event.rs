@@ -13,6 +13,7 @@ pub use silent::{LastWriter, Silent, Suspicion};
 
 use crate::names::{Name, Names};
 use crate::outcome::{End, Ended, Farewell, MemberOutcome, Whole};
+use crate::rehearsal::{Deed, Planned};
 use crate::roster::Roster;
 use seconds::{in_seconds, maybe_in_seconds};
 use serde::{Deserialize, Serialize};
@@ -219,6 +220,31 @@ pub enum RunEvent {
         #[serde(flatten)]
         member: Name,
     },
+    /// A fault was done on purpose.
+    Rehearsed {
+        /// To whom.
+        #[serde(flatten)]
+        member: Name,
+        /// What.
+        deed: Deed,
+        /// So long after the member's first start.
+        #[serde(with = "in_seconds")]
+        after: Duration,
+        /// To which process: the member's first, or its agent.
+        pid: u32,
+    },
+    /// A fault on purpose was never done.
+    NotRehearsed {
+        /// To whom.
+        members: Names,
+        /// What.
+        deed: Deed,
+        /// So long after the first start.
+        #[serde(with = "in_seconds")]
+        after: Duration,
+        /// The job was over before; otherwise the member did not run.
+        over: bool,
+    },
     /// The scheduler has started a member a second time, while its job runs.
     StartedElsewhere {
         /// Who.
@@ -388,6 +414,15 @@ impl RunEvent {
             address: roster.endpoint(member).to_string(),
         });
         RunEvent::Roster { members: members.collect() }
+    }
+
+    /// A fault on purpose whose time has come, and the process that it was done to.
+    pub(crate) fn of_fault(member: Name, fault: &Planned, pid: Option<u32>) -> RunEvent {
+        let Planned { deed, after, .. } = *fault;
+        match pid {
+            Some(pid) => RunEvent::Rehearsed { member, deed, after, pid },
+            None => RunEvent::NotRehearsed { members: member.into(), deed, after, over: false },
+        }
     }
 
     /// How a member ended; nothing while it has not.

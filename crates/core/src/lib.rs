@@ -59,11 +59,11 @@
 //!
 //! | layer | modules | touches the world |
 //! |---|---|---|
-//! | words | `hint` `variables` `signal` `hostlist` `address` `shell` `trace` | no |
+//! | words | `hint` `variables` `signal` `duration` `hostlist` `address` `shell` `trace` | no |
 //! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
 //! | a snapshot: words | `devices` `roles` | no |
 //! | a snapshot: taken | `machine` `environ` | yes |
-//! | values | `allocation` `plan` `names` `roster` `proxy` `framework` `check` | no |
+//! | values | `allocation` `plan` `names` `rehearsal` `roster` `proxy` `framework` `check` | no |
 //! | what happened, and what to do about it | `outcome` `event` `job` | no |
 //! | what is written about it | `event_log` | yes |
 //! | members find each other | `rendezvous` | yes |
@@ -86,6 +86,7 @@ pub mod check;
 mod clock;
 pub mod devices;
 pub mod doctor;
+pub mod duration;
 pub mod environ;
 pub mod event;
 mod event_log;
@@ -105,6 +106,7 @@ pub mod plan;
 pub mod ports;
 pub mod process;
 mod proxy;
+pub mod rehearsal;
 pub mod rendezvous;
 pub mod roles;
 pub mod roster;

@@ -46,6 +46,12 @@ impl Name {
     }
 }
 
+impl From<Name> for Names {
+    fn from(name: Name) -> Names {
+        Names { named: vec![NameAndHost { name, host: None }], more: 0 }
+    }
+}
+
 impl Names {
     /// Those of a plan with these ranks; ranks that it does not have are only counted.
     pub(crate) fn of(plan: &Plan, ranks: &[u32]) -> Names {

@@ -2,13 +2,15 @@
 
 use crate::English;
 use crate::ending::{end, lost};
-use crate::time::{ago, left, so_far};
+use crate::time::{ago, left, since, so_far};
 use rallypoint::event::{LastWriter, Obstacle, RunEvent, Silent, Suspicion, Waited};
 use rallypoint::hint;
 use rallypoint::hint::{Hint, Setting};
-use rallypoint::names::Names;
+use rallypoint::names::{Name, Names};
 use rallypoint::outcome::LostOutput;
+use rallypoint::rehearsal::Deed;
 use rallypoint::signal;
+use std::time::Duration;
 
 const PAGE: &str = "docs/guides/it-hangs.md";
 
@@ -94,6 +96,11 @@ impl English {
         Some(match event {
             RunEvent::Failed { member, end: how, .. } => format!("{member} has failed: {}", end(how)),
             RunEvent::Restarted { member } => format!("{member} failed and is started again"),
+            RunEvent::Rehearsed { member, deed, after, pid } => rehearsed(member, *deed, *after, *pid),
+            RunEvent::NotRehearsed { members, deed, after, over } => {
+                let why = if *over { "the job was over before" } else { "it does not run" };
+                format!("not rehearsed: {} {members}, {} after the start: {why}", deed.name(), since(*after))
+            }
             RunEvent::StartedElsewhere { member, host } => {
                 format!("{member} was started again on {host} while its job runs")
             }
@@ -226,8 +233,21 @@ fn no_stand_in(not_found: bool) -> Hint {
     }
 }
 
+/// `rehearsal: worker 1 (pid 4711) gets SIGKILL, 30 s after its start`
+fn rehearsed(member: &Name, deed: Deed, after: Duration, pid: u32) -> String {
+    let what = match deed {
+        Deed::Kill | Deed::Term | Deed::Warn => {
+            format!("{member} (pid {pid}) gets {}", signal::name(deed.signal()))
+        }
+        Deed::Stop => format!("{member} (pid {pid}) gets SIGSTOP and stands still"),
+        Deed::Continue => format!("{member} (pid {pid}) gets SIGCONT and goes on"),
+        Deed::Lose => format!("{member} is lost with its agent (pid {pid}), which gets SIGKILL"),
+    };
+    format!("rehearsal: {what}, {} after its start", since(after))
+}
+
 /// `3 members on 2 hosts; 17 min left until the time limit`
-fn begun(world: u32, hosts: u32, time: Option<std::time::Duration>) -> String {
+fn begun(world: u32, hosts: u32, time: Option<Duration>) -> String {
     let plural = |count: u32| if count == 1 { "" } else { "s" };
     let line = format!("{world} member{} on {hosts} host{}", plural(world), plural(hosts));
     match time {

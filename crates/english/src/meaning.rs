@@ -74,6 +74,12 @@ fn while_running(event: &RunEvent) -> Option<&'static str> {
         RunEvent::Restarted { .. } => {
             "A member has failed and is started again (`--restart`); only its last failure has a `failed` event."
         }
+        RunEvent::Rehearsed { .. } => {
+            "A fault was done on purpose (`--rehearse`), `after` seconds from the member's first start: `kill`, `term`, `warn`, `stop`, `continue` or `lose`, to the process `pid`. That of `lose` is the member's agent, which ends a moment later."
+        }
+        RunEvent::NotRehearsed { .. } => {
+            "A fault on purpose was not done to these `members`: they did not run then, or, with `\"over\":true`, the job was over before."
+        }
         RunEvent::StartedElsewhere { .. } => {
             "The scheduler has started a member again, on `host`, while its job runs: this attempt ends."
         }

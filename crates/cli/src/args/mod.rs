@@ -65,7 +65,9 @@ pub(crate) enum Command {
   rallypoint run --chief --ps 2 --workers 4 --serve ps,worker -- python x.py
       only TF 2's chief is Python
   rallypoint run --workers 8 --framework torch --restart worker=3 -- python x.py
-      workers that may fail and come back")]
+      workers that may fail and come back
+  rallypoint run --restart worker=1 --rehearse kill:worker.0@30s -- python x.py
+      one that is killed after 30 s, to try its checkpoint")]
     Run(Box<RunArgs>),
     /// Write a batch script that runs the job, and submit it
     #[command(subcommand)]

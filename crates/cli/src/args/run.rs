@@ -2,7 +2,10 @@
 
 use super::{AddressArgs, GpuArgs, RoleArgs, framework, on};
 use clap::{Args as ClapArgs, ValueEnum};
+use rallypoint::duration;
 use rallypoint::framework::{FRAMEWORKS, Framework};
+use rallypoint::hint;
+use rallypoint::rehearsal::Rehearsal;
 use rallypoint::scheduler::{self, On};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +57,8 @@ pub(crate) struct JobArgs {
     #[command(flatten)]
     pub(crate) ending: EndingArgs,
     #[command(flatten)]
+    pub(crate) rehearse: RehearseArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) serve: RunServeArgs,
@@ -69,7 +74,7 @@ pub(crate) struct MeetArgs {
     #[arg(long, value_name = "N", requires = "meet")]
     pub(crate) rank: Option<u32>,
     /// How long to wait for all members
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = duration::parse)]
     pub(crate) meet_timeout: Duration,
     /// Where the leader listens: an address, a network (10.1.0.0/16) or an interface of its machine [default: everywhere]
     #[arg(long, value_name = "WHERE")]
@@ -111,8 +116,18 @@ pub(crate) struct EndingArgs {
     #[arg(long, value_name = "CODE", num_args = 0..=1, default_missing_value = "42", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) requeue_on: Option<u8>,
     /// Time between SIGTERM and SIGKILL
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) grace: Duration,
+}
+
+/// Faults on purpose.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Rehearsal")]
+pub(crate) struct RehearseArgs {
+    /// Do this to members on purpose: kill, term, warn, stop or lose, as in kill:worker.1@30s,stop:ps.0@1min+20s; the
+    /// time counts from the member's first start
+    #[arg(long, value_name = "FAULTS", value_parser = rehearsal)]
+    pub(crate) rehearse: Vec<Rehearsal>,
 }
 
 /// Members that need no Python.
@@ -201,23 +216,9 @@ fn ways() -> String {
     format!("auto, {}, a directory that all members see, or host:port [default: auto]", own.join(", "))
 }
 
-/// `90`, `10s`, `1.5min`, `2h`, `200ms`
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("expected a time such as 10s, 5min or 2h".to_owned()),
-    };
-    let seconds =
-        number.parse::<f64>().map_err(|_| "expected a time such as 10s, 5min or 2h".to_owned())? * scale;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|time| *time <= Duration::from_secs(10 * 365 * 86400))
-        .ok_or_else(|| "that is longer than any job".to_owned())
+/// Checked where it is typed: a batch job would find out hours later.
+fn rehearsal(text: &str) -> Result<Rehearsal, String> {
+    text.parse().map_err(|error| hint::in_full(&error))
 }
 
 fn port_range(text: &str) -> Result<(u16, u16), String> {
@@ -231,21 +232,4 @@ fn restart(text: &str) -> Result<(String, u32), String> {
     let (role, count) = text.split_once('=').ok_or("expected a role and a number such as worker=3")?;
     let count = count.parse().map_err(|_| "expected a role and a number such as worker=3")?;
     Ok((role.to_owned(), count))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_units() {
-        for (text, ms) in
-            [("10", 10_000), ("10s", 10_000), ("1.5min", 90_000), ("2h", 7_200_000), ("200ms", 200), ("0", 0)]
-        {
-            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
-        }
-        for bad in ["", "s", "ten", "-1", "5y", "1e99h", "99999999999h"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
 }

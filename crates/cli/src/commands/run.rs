@@ -90,6 +90,9 @@ fn asked_for(args: &RunArgs, environ: &Environ) -> Result<Run, Failure> {
         .serve(serve.serve.clone(), serve.serve_config.clone())
         .tensorflow(serve.tensorflow.clone())
         .stand_in(serve.stand_in == Switch::On);
+    for rehearsal in &args.job.rehearse.rehearse {
+        run = run.rehearse(rehearsal.clone());
+    }
     if let Some(way) = &meet.meet {
         run = run.meet(way);
     }

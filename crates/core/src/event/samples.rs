@@ -3,6 +3,7 @@
 use super::{Figures, LastWriter, Obstacle, RosterEntry, RunEvent, Silent, Suspicion, Waited};
 use crate::names::{Name, NameAndHost, Names};
 use crate::outcome::{End, Ended, Failure, Farewell, LostOutput, MemberOutcome, Verdict, Whole};
+use crate::rehearsal::Deed;
 use crate::roles::Role;
 use std::time::Duration;
 
@@ -117,6 +118,7 @@ fn silent() -> RunEvent {
 pub fn all() -> Vec<RunEvent> {
     let figures = Figures { seconds: 12.5, peak_kib: 310_000 };
     let farewell = || whole().farewell();
+    let seconds = Duration::from_secs;
     let (host, job, peer) = (|| text("n2"), || text("4711"), || text("10.0.0.7:40000"));
     let mut events =
         vec![RunEvent::Meeting { way: text("directory /scratch/meet") }, RunEvent::RanBefore { runs: 1 }];
@@ -159,6 +161,22 @@ pub fn all() -> Vec<RunEvent> {
         RunEvent::Failed { member: worker(0), end: End::Exited(3), code: 3, ended: figures },
         RunEvent::Stopped { member: worker(0), end: End::Killed(15), ended: figures },
         RunEvent::Restarted { member: worker(0) },
+        RunEvent::Rehearsed { member: worker(0), deed: Deed::Kill, after: seconds(30), pid: 4711 },
+        RunEvent::Rehearsed {
+            member: worker(0),
+            deed: Deed::Stop,
+            after: Duration::from_millis(1500),
+            pid: 4711,
+        },
+        RunEvent::Rehearsed { member: worker(0), deed: Deed::Continue, after: seconds(300), pid: 4711 },
+        RunEvent::Rehearsed { member: worker(0), deed: Deed::Lose, after: seconds(90), pid: 4710 },
+        RunEvent::NotRehearsed {
+            members: worker(0).into(),
+            deed: Deed::Term,
+            after: seconds(30),
+            over: false,
+        },
+        RunEvent::NotRehearsed { members: names(&[0, 1]), deed: Deed::Stop, after: seconds(600), over: true },
         RunEvent::StartedElsewhere { member: worker(0), host: host() },
         RunEvent::Signal { signal: 15, again: false },
         RunEvent::Signal { signal: 2, again: true },
@@ -230,29 +248,31 @@ mod tests {
             RunEvent::Failed { .. } => 22,
             RunEvent::Stopped { .. } => 23,
             RunEvent::Restarted { .. } => 24,
-            RunEvent::StartedElsewhere { .. } => 25,
-            RunEvent::Signal { .. } => 26,
-            RunEvent::SignalElsewhere { .. } => 27,
-            RunEvent::StepEnded { .. } => 28,
-            RunEvent::LeaderLostWhileRunning { .. } => 29,
-            RunEvent::RollCall { .. } => 30,
-            RunEvent::Silent(_) => 31,
-            RunEvent::Lingering { .. } => 32,
-            RunEvent::OutputLost { .. } => 33,
-            RunEvent::NotShown => 34,
-            RunEvent::NoStandIn { .. } => 35,
-            RunEvent::LeftBehind { .. } => 36,
-            RunEvent::Requeued { .. } => 37,
-            RunEvent::NotRequeued { .. } => 38,
-            RunEvent::Over(_) => 39,
-            RunEvent::Told { .. } => 40,
+            RunEvent::Rehearsed { .. } => 25,
+            RunEvent::NotRehearsed { .. } => 26,
+            RunEvent::StartedElsewhere { .. } => 27,
+            RunEvent::Signal { .. } => 28,
+            RunEvent::SignalElsewhere { .. } => 29,
+            RunEvent::StepEnded { .. } => 30,
+            RunEvent::LeaderLostWhileRunning { .. } => 31,
+            RunEvent::RollCall { .. } => 32,
+            RunEvent::Silent(_) => 33,
+            RunEvent::Lingering { .. } => 34,
+            RunEvent::OutputLost { .. } => 35,
+            RunEvent::NotShown => 36,
+            RunEvent::NoStandIn { .. } => 37,
+            RunEvent::LeftBehind { .. } => 38,
+            RunEvent::Requeued { .. } => 39,
+            RunEvent::NotRequeued { .. } => 40,
+            RunEvent::Over(_) => 41,
+            RunEvent::Told { .. } => 42,
         }
     }
 
     #[test]
     fn there_is_one_of_each() {
         let found: BTreeSet<u32> = all().iter().map(number).collect();
-        assert_eq!(found, (0..=40).collect());
+        assert_eq!(found, (0..=42).collect());
     }
 
     /// What one process writes another one reads.

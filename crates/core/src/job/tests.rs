@@ -1,5 +1,7 @@
 //! A job decides without any process.
 
+mod any_order;
+
 use super::*;
 use crate::plan::JobSpec;
 use crate::roles::RoleRequest;

@@ -2,6 +2,7 @@
 
 use crate::hostlist::{FoldError, HostList, Order};
 use crate::outcome::{Ended, Farewell};
+use crate::rehearsal::Deed;
 use crate::roster::Endpoint;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -31,6 +32,12 @@ pub(crate) enum ToLeader {
         path: String,
         bytes: u64,
         why: String,
+    },
+    /// A fault was done on purpose to this process, the member's or the agent's own; to none if the member does not run.
+    Rehearsed {
+        deed: Deed,
+        after_ms: u64,
+        pid: Option<u32>,
     },
     /// A signal came to this agent.
     Interrupted {

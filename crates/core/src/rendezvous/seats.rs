@@ -297,6 +297,8 @@ impl Lost {
 
 #[cfg(test)]
 mod tests {
+    mod any_order;
+
     use super::*;
 
     const REJOIN: Duration = Duration::from_secs(10);

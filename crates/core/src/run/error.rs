@@ -6,6 +6,7 @@ use crate::hint;
 use crate::hint::{Hint, Hinted, Setting};
 use crate::outcome::OwnCode;
 use crate::plan::PlanError;
+use crate::rehearsal::RehearsalError;
 use crate::rendezvous::RendezvousError;
 use crate::roles::{Role, RoleError};
 use crate::scheduler::{AllocationError, PlaceError, RequeueError, SchedulerError};
@@ -56,6 +57,9 @@ pub enum RunError {
     /// The scheduler has no queue to go back to.
     #[error(transparent)]
     Requeue(#[from] RequeueError),
+    /// Faults that cannot be rehearsed.
+    #[error(transparent)]
+    Rehearsal(#[from] RehearsalError),
     /// A rule is for a role that nobody has.
     #[error("no member of this job has the role {role}, there are {there}")]
     NoSuchRole {
@@ -145,6 +149,7 @@ impl Hinted for RunError {
             RunError::TensorFlow(error) => error.hint(),
             RunError::Options(error) => error.hint(),
             RunError::Requeue(error) => error.hint(),
+            RunError::Rehearsal(error) => error.hint(),
             RunError::Agent(error) => error.hint(),
             RunError::Elsewhere { why, .. } => hint::hint_of(why),
             RunError::NoSuchRole { setting, .. } => Some(hint!("name one of those for ", *setting)),

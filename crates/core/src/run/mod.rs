@@ -49,6 +49,7 @@ use crate::outcome::Outcome;
 use crate::plan::{GpuRequest, JobSpec, Plan};
 use crate::ports::{HandOver, PortChoice};
 use crate::process::{check_descriptors, close_for_children};
+use crate::rehearsal::Rehearsal;
 use crate::roles::{RoleList, RoleRequest};
 use crate::roster::Addressing;
 use crate::scheduler::{self, On, PlaceRequest, local};
@@ -84,6 +85,7 @@ pub struct Run {
     agent: Option<AgentCommand>,
     rules: Rules,
     grace: Duration,
+    rehearsal: Rehearsal,
     framework: &'static dyn Framework,
     threads: bool,
     ports: PortChoice,
@@ -117,6 +119,7 @@ impl Run {
             agent: None,
             rules: Rules::default(),
             grace: GRACE,
+            rehearsal: Rehearsal::default(),
             framework: FRAMEWORKS[0],
             threads: true,
             ports: PortChoice::Any,
@@ -230,6 +233,12 @@ impl Run {
         self
     }
 
+    /// Faults that are done to members on purpose: `"kill:worker.1@30s".parse()?`.
+    pub fn rehearse(mut self, rehearsal: Rehearsal) -> Run {
+        self.rehearsal = self.rehearsal.and(rehearsal);
+        self
+    }
+
     /// Whose variables the members get.
     pub fn framework(mut self, framework: &'static dyn Framework) -> Run {
         self.framework = framework;
@@ -336,6 +345,7 @@ impl Run {
         let all_are_known = !mode.is_step() || self.launcher_options.is_empty();
         if all_are_known {
             self.roles_exist(&plan)?;
+            self.can_be_rehearsed(&plan)?;
         }
         self.rules.stand_in = self.lets_stand_in();
         let tensorflow = self.given_tensorflow(&environ, &mode)?;
@@ -365,6 +375,7 @@ impl Run {
             command: self.command,
             rules: self.rules,
             grace: self.grace,
+            rehearsal: self.rehearsal,
             framework: self.framework,
             hand_over: self.hand_over,
             style: self.style,
@@ -391,6 +402,15 @@ impl Run {
             return Ok(None);
         }
         Ok(Some(scheduler::of(plan.scheduler()).requeue(plan, environ)?))
+    }
+
+    /// Refuses faults for members that nobody has: they would never come, and look as if all had gone well.
+    fn can_be_rehearsed(&self, plan: &Plan) -> Result<(), RunError> {
+        let counts = match &self.task {
+            None => plan.role_counts(),
+            Some(task) => task.role_counts()?,
+        };
+        Ok(self.rehearsal.check(&counts)?)
     }
 
     /// Refuses rules for a role that nobody has: a mistyped one would be noticed when a member fails.

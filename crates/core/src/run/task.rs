@@ -35,6 +35,16 @@ impl Task {
         tasks.flat_map(|(role, tasks)| tasks.iter().flatten().map(move |_| role.parse())).collect()
     }
 
+    /// How many of each role there are; an evaluator is none of the cluster.
+    pub(super) fn role_counts(&self) -> Result<Vec<(Role, u32)>, RoleError> {
+        let own = (self.config.role.as_str(), self.config.index + 1);
+        let tasks = self.config.cluster.iter();
+        let others = tasks.map(|(role, tasks)| (role.as_str(), tasks.iter().flatten().count() as u32));
+        let is_listed = self.config.cluster.contains_key(own.0);
+        let all = others.chain((!is_listed).then_some(own));
+        all.map(|(role, count)| Ok((role.parse()?, count))).collect()
+    }
+
     /// The names of all roles, its own among them.
     pub(super) fn role_names(&self) -> impl Iterator<Item = &str> {
         self.config.cluster.keys().map(String::as_str).chain([self.config.role.as_str()])

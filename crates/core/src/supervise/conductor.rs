@@ -7,6 +7,7 @@ use super::launcher::Step;
 use super::losses::Tally;
 use super::member::Happened;
 use super::others::{Others, receive};
+use super::rehearsing::Rehearsed;
 use super::restarts::Restarts;
 use super::rollcall::RollCall;
 use super::run::{AgentError, LogErrors, Requeue, RunSpec};
@@ -24,6 +25,7 @@ use crate::names::{Name, Names};
 use crate::outcome::{End, Ended, LostOutput, Outcome, Verdict};
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
+use crate::rehearsal::Planned;
 use crate::rendezvous::message::ToMember;
 use crate::roster::Roster;
 use crate::signal;
@@ -49,6 +51,7 @@ pub(super) struct Conductor<'a> {
     stop: Option<(Instant, Instant)>,
     pub(super) own: Vec<u32>,
     restarts: Restarts,
+    pub(super) rehearsed: Rehearsed,
     requeue: Option<Requeue>,
     lost: Tally,
     log_errors: LogErrors,
@@ -87,6 +90,7 @@ impl<'a> Conductor<'a> {
         stream.attempt = roster.plan().attempt();
         notes.into_iter().for_each(|text| stream.emit(RunEvent::Note { text }));
         let world = roster.plan().members().len();
+        let planned = spec.rehearsal.planned(roster.plan());
         Ok(Conductor {
             roster,
             job,
@@ -98,6 +102,7 @@ impl<'a> Conductor<'a> {
             stop: None,
             own,
             restarts: Restarts::default(),
+            rehearsed: Rehearsed::new(planned),
             requeue: spec.requeue.clone(),
             lost: Tally::default(),
             log_errors: spec.log_errors,
@@ -176,6 +181,7 @@ impl<'a> Conductor<'a> {
                 self.break_the_silence();
             }
         }
+        self.tell_what_was_not_rehearsed();
         let Conductor {
             roster, job, executor, others, step, stream, grace, requeue, lost, log_errors, ..
         } = self;
@@ -220,11 +226,25 @@ impl<'a> Conductor<'a> {
                 Happened::Listening { rank } => self.listening(rank),
                 Happened::Ended { rank, ended } => self.apply(Event::Ended { rank, ended }),
                 Happened::OutputLost(loss) => self.output_lost(loss),
+                Happened::Rehearsed { fault, pid } => self.rehearsed(fault, pid),
                 Happened::NoStandIn { rank, why } => {
                     let (member, not_found) = (self.name(rank), is_not_found(&why));
                     self.stream.emit(RunEvent::NoStandIn { member, why, not_found });
                 }
             }
+        }
+    }
+
+    pub(super) fn rehearsed(&mut self, fault: Planned, pid: Option<u32>) {
+        self.rehearsed.note(&fault, pid.is_some());
+        self.stream.emit(RunEvent::of_fault(self.name(fault.rank), &fault, pid));
+    }
+
+    /// Who believes that a fault was survived should know that it never came.
+    fn tell_what_was_not_rehearsed(&mut self) {
+        for (deed, after, ranks) in self.rehearsed.left() {
+            let members = Names::of(self.roster.plan(), &ranks);
+            self.stream.emit(RunEvent::NotRehearsed { members, deed, after, over: true });
         }
     }
 

@@ -5,6 +5,7 @@
 use super::log_file::{LogFile, Stream};
 use super::member::{Happened, Launch};
 use super::output::{Drained, Output, Source, Tail};
+use super::rehearsing::Rehearsing;
 use super::silence::LastOutput;
 use super::standin::StandIns;
 use super::stop::{Order, Stop};
@@ -17,6 +18,8 @@ use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
 use crate::process::spawn::{self, Program, Streams};
 use crate::process::tree::{self, Asked, STUCK, STUCK_STILL};
+use crate::rehearsal::{Deed, Planned};
+use crate::signal;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
@@ -62,6 +65,8 @@ struct Running {
     /// Streams that are still open.
     open: Rc<Cell<u32>>,
     listens: bool,
+    /// What was last done to it on purpose.
+    rehearsed: Option<Deed>,
     /// Set when the process has ended and its last words are awaited.
     gone: Option<(calls::Reaped, Instant)>,
 }
@@ -89,6 +94,8 @@ pub(super) struct Executor {
     /// Ended children that are no members: adopted orphans, and what else this agent has started.
     pub(super) strays: Vec<calls::Reaped>,
     pub(super) stand_ins: StandIns,
+    /// Faults on purpose.
+    pub(super) rehearsing: Rehearsing,
     /// When members have last written something.
     pub(super) last_output: HashMap<u32, LastOutput>,
 }
@@ -129,6 +136,7 @@ impl Executor {
             earlier: HashMap::new(),
             strays: Vec::new(),
             stand_ins: StandIns::default(),
+            rehearsing: Rehearsing::default(),
             last_output: HashMap::new(),
         })
     }
@@ -180,9 +188,11 @@ impl Executor {
                     tail,
                     open,
                     listens: !has_port,
+                    rehearsed: None,
                     gone: None,
                 };
                 self.running.insert(rank, running);
+                self.rehearsing.started(rank, clock::now());
                 if has_port {
                     self.next_listen_check.get_or_insert(clock::now() + LISTEN_CHECK);
                 }
@@ -207,6 +217,7 @@ impl Executor {
                 tree::suspend_all();
             } else {
                 tree::continue_all();
+                self.rehearsing.still().for_each(|pid| _ = calls::kill(pid, libc::SIGSTOP, true));
             }
         }
     }
@@ -272,7 +283,8 @@ impl Executor {
         let last_words = last_words.filter(|until| !self.stop.has_begun() || *until > clock::now());
         let stand_in = self.stand_ins.next_poll();
         let stop = self.stop.due(!self.running.is_empty());
-        [self.next_listen_check, stop, last_words, stand_in].into_iter().flatten().min()
+        let rehearsal = self.rehearsing.next().filter(|_| self.can_rehearse());
+        [self.next_listen_check, stop, last_words, stand_in, rehearsal].into_iter().flatten().min()
     }
 
     /// Reaps, looks who listens, asks orphans to end with the others, and ends whose grace is over.
@@ -295,6 +307,7 @@ impl Executor {
         if self.next_listen_check.is_some_and(|at| at <= now) {
             happened.extend(self.look_who_listens(now));
         }
+        happened.extend(self.rehearse(now));
         let order = self.stop.next(now);
         self.obey(order);
         let all_gone = self.running.values().all(|running| running.gone.is_some());
@@ -314,6 +327,44 @@ impl Executor {
             happened.extend(self.give_up());
         }
         happened
+    }
+
+    /// Nothing is done on purpose while all stand still, or are asked to end.
+    fn can_rehearse(&self) -> bool {
+        !self.suspended && !self.stop.has_begun()
+    }
+
+    /// Does what is due of the faults on purpose.
+    fn rehearse(&mut self, now: Instant) -> Vec<Happened> {
+        if self.rehearsing.is_lost(now) {
+            // Its members die with it, and what they have started is the guard's to end.
+            calls::kill(std::process::id(), libc::SIGKILL, false);
+        }
+        if !self.can_rehearse() {
+            return Vec::new();
+        }
+        let due = self.rehearsing.due(now).into_iter();
+        due.filter_map(|fault| self.do_to_member(fault, now)).collect()
+    }
+
+    fn do_to_member(&mut self, fault: Planned, now: Instant) -> Option<Happened> {
+        let running = self.running.get_mut(&fault.rank).filter(|running| running.gone.is_none());
+        let Some(running) = running else {
+            let is_news = fault.deed != Deed::Continue;
+            return is_news.then_some(Happened::Rehearsed { fault, pid: None });
+        };
+        if !self.rehearsing.is_done_to(&fault, running.pid, now) {
+            return None;
+        }
+        let pid = match fault.deed {
+            Deed::Lose => std::process::id(),
+            deed => {
+                running.rehearsed = Some(deed);
+                calls::kill(running.pid, deed.signal(), deed != Deed::Term);
+                running.pid
+            }
+        };
+        Some(Happened::Rehearsed { fault, pid: Some(pid) })
     }
 
     /// Whoever has not ended by now cannot be ended: it waits for a device, or a debugger holds it. The job does not
@@ -359,7 +410,10 @@ impl Executor {
             Err(signal) => End::Killed(signal),
         };
         let ended = Ended {
-            reason: if end.is_success() { None } else { reason(&launch.error_file) },
+            reason: match end.is_success() {
+                true => None,
+                false => reason(&launch.error_file).or_else(|| on_purpose(&end, running.rehearsed)),
+            },
             tail: if end.is_success() { Vec::new() } else { running.tail.borrow().lines() },
             seconds: running.ran.as_secs_f64(),
             peak_kib: reaped.peak_kib,
@@ -437,6 +491,13 @@ fn spawn(
 fn listen_pause(age: Duration) -> Duration {
     let part = if age < STARTING { age / 20 } else { age / 8 };
     part.clamp(LISTEN_CHECK, SELDOM)
+}
+
+/// That a member's end was a rehearsal: it was killed by the signal that was sent on purpose, or failed after it was asked.
+fn on_purpose(end: &End, rehearsed: Option<Deed>) -> Option<String> {
+    let is_it = |deed: &Deed| *deed == Deed::Term || *end == End::Killed(deed.signal());
+    let deed = rehearsed.filter(is_it)?;
+    Some(format!("a rehearsal: {} was sent to it on purpose", signal::name(deed.signal())))
 }
 
 /// The first lines that the program left for us.

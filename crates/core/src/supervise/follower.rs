@@ -124,6 +124,9 @@ impl Follower<'_> {
                 let (member, not_found) = (Name::of(self.member), is_not_found(&why));
                 (self.tell)(RunEvent::NoStandIn { member, why, not_found });
             }
+            Action::SayRehearsed { fault, pid } => {
+                (self.tell)(RunEvent::of_fault(Name::of(self.member), &fault, pid));
+            }
             Action::Tell(message) => self.link.send(message),
             Action::Start => {
                 if let Some(happened) = self.executor.start(rank) {

@@ -7,6 +7,7 @@ use super::signals::Sensed;
 use crate::event::RunEvent;
 use crate::lane::Loss;
 use crate::outcome::{Farewell, OwnCode};
+use crate::rehearsal::Planned;
 use crate::rendezvous::message::{ToLeader, ToMember};
 use crate::signal;
 use std::time::{Duration, Instant};
@@ -53,6 +54,11 @@ pub(super) enum Action {
     Say(RunEvent),
     /// No server can stand in for the member, and why.
     NoStandIn(String),
+    /// A fault was done on purpose, or could not be.
+    SayRehearsed {
+        fault: Planned,
+        pid: Option<u32>,
+    },
     Tell(ToLeader),
     Start,
     StandIn,
@@ -193,6 +199,11 @@ impl Following {
                     Vec::new()
                 }
             }
+            Happened::Rehearsed { fault, pid } => {
+                let after_ms = fault.after.as_millis() as u64;
+                let told = ToLeader::Rehearsed { deed: fault.deed, after_ms, pid };
+                vec![Action::SayRehearsed { fault, pid }, Action::Tell(told)]
+            }
             Happened::Ended { ended, .. } => {
                 self.member_ended();
                 let mut actions = self.losses(now);
@@ -216,6 +227,7 @@ impl Following {
 mod tests {
     use super::*;
     use crate::outcome::{End, Ended};
+    use crate::rehearsal::Deed;
     use libc::{SIGINT, SIGTERM, SIGUSR1};
 
     const GRACE: Duration = Duration::from_secs(20);
@@ -294,6 +306,7 @@ mod tests {
     #[test]
     fn what_the_leader_hears_of_the_member() {
         let tell = |message| vec![Action::Tell(message)];
+        let fault = Planned { rank: 1, deed: Deed::Kill, after: Duration::from_millis(1500) };
         let table = [
             ("it wrote", vec![Heard::Wrote], tell(ToLeader::Wrote)),
             ("it wrote to nobody", vec![lost(), Heard::Wrote], vec![]),
@@ -304,6 +317,14 @@ mod tests {
             ),
             ("it listens", vec![Heard::Member(Happened::Listening { rank: 1 })], tell(ToLeader::Listening)),
             ("it ended", vec![ended()], tell(ToLeader::Ended(exit()))),
+            (
+                "a fault on purpose",
+                vec![Heard::Member(Happened::Rehearsed { fault, pid: Some(7) })],
+                vec![
+                    Action::SayRehearsed { fault, pid: Some(7) },
+                    Action::Tell(ToLeader::Rehearsed { deed: fault.deed, after_ms: 1500, pid: Some(7) }),
+                ],
+            ),
             (
                 "nobody stands in",
                 vec![Heard::Member(Happened::NoStandIn { rank: 1, why: "no".to_owned() })],

@@ -4,6 +4,7 @@ use super::executor::Executor;
 use super::losses::Hearing;
 use super::member::Launch;
 use super::output::Output;
+use super::rehearsing::Rehearsing;
 use super::run::{AgentError, RunSpec, io};
 use super::standin::StandIns;
 use crate::environ::Environ;
@@ -11,7 +12,7 @@ use crate::framework::{Extras, child_env};
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
 use crate::roster::Roster;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Launches of this agent's members, with all their variables and files; and what a person should know of these.
 pub(super) fn prepare(
@@ -30,6 +31,7 @@ pub(super) fn prepare(
         std::fs::create_dir_all(folder)
             .map_err(|source| AgentError::LogDir { folder: folder.clone(), source })?;
     }
+    let own: HashSet<u32> = held.keys().copied().collect();
     let (mut launches, mut notes) = (Vec::new(), Vec::new());
     for (rank, port) in held {
         let member = &plan.members()[rank as usize];
@@ -63,5 +65,6 @@ pub(super) fn prepare(
     let output = Output::new(spec.style.clone(), log_folder.is_some(), losses).map_err(io("output"))?;
     let mut executor = Executor::new(launches, output, (wake, heard), descriptors).map_err(io("log file"))?;
     executor.stand_ins = StandIns::new(spec.stand_in.clone(), &spec.private);
+    executor.rehearsing = Rehearsing::new(spec.rehearsal.planned(plan), |rank| own.contains(&rank));
     Ok((executor, notes))
 }

@@ -7,9 +7,11 @@ use crate::event::RunEvent;
 use crate::job::Event;
 use crate::lane::Loss;
 use crate::outcome::{End, Ended};
+use crate::rehearsal::Planned;
 use crate::rendezvous::message::{Offer, ToLeader, ToMember};
 use crate::rendezvous::{Incoming, Remote};
 use crate::signal;
+use std::time::Duration;
 
 impl Conductor<'_> {
     pub(super) fn say(&self, rank: u32, message: ToMember) {
@@ -33,7 +35,8 @@ impl Conductor<'_> {
                 let Some(others) = &mut self.others else { return };
                 others.latecomers.remove(&connection);
                 if let Some(rank) = others.remotes.hang_up(connection) {
-                    self.apply(Event::Lost { rank, why: format!("its agent is gone: {why}") });
+                    let on_purpose = if self.rehearsed.is_lost(rank) { ", as rehearsed" } else { "" };
+                    self.apply(Event::Lost { rank, why: format!("its agent is gone{on_purpose}: {why}") });
                 }
             }
             Incoming::Message { connection, message } => {
@@ -47,6 +50,10 @@ impl Conductor<'_> {
                     ToLeader::OutputLost { path, bytes, why } => {
                         let host = self.host(rank);
                         self.output_lost(Loss { path: format!("{path} on {host}"), bytes, why });
+                    }
+                    ToLeader::Rehearsed { deed, after_ms, pid } => {
+                        let after = Duration::from_millis(after_ms);
+                        self.rehearsed(Planned { rank, deed, after }, pid);
                     }
                     ToLeader::Interrupted { signal } => {
                         let member = self.name(rank);

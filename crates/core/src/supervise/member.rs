@@ -3,6 +3,7 @@
 use crate::lane::Loss;
 use crate::outcome::Ended;
 use crate::ports::HeldPort;
+use crate::rehearsal::Planned;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -41,6 +42,11 @@ pub(super) enum Happened {
         ended: Ended,
     },
     OutputLost(Loss),
+    /// A fault on purpose was done to the process of a member, or to its agent; to nobody if the member does not run.
+    Rehearsed {
+        fault: Planned,
+        pid: Option<u32>,
+    },
     /// No server can stand in for a member that has finished.
     NoStandIn {
         rank: u32,

@@ -15,6 +15,7 @@
 //! | `executor`, `member` | this agent's own members: start, stop, reap |
 //! | `stop` | how they are stopped: asked, given a grace, killed |
 //! | `restarts` | who is started again, and when |
+//! | `rehearsing` | which faults on purpose are due |
 //! | `stream` | the one stream of events: to the file, and to whoever listens |
 //! | `output`, `log_file`, `losses` | what they write, and what of it could not be written |
 //! | `patience` | how long the last of it is waited for |
@@ -40,6 +41,7 @@ mod member;
 mod others;
 mod output;
 mod patience;
+mod rehearsing;
 mod restarts;
 mod rollcall;
 mod run;

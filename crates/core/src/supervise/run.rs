@@ -12,6 +12,7 @@ use crate::outcome::OwnCode;
 use crate::plan::Plan;
 use crate::ports::{HandOver, PortChoice, PortError};
 use crate::process::TooFewDescriptors;
+use crate::rehearsal::Rehearsal;
 use crate::rendezvous::message::Seat;
 use crate::rendezvous::{self, RendezvousError, SettleError};
 use crate::roster::{Addressing, Roster, RosterError};
@@ -31,6 +32,8 @@ pub(crate) struct RunSpec {
     pub(crate) stand_in: Option<StandInCommand>,
     pub(crate) rules: Rules,
     pub(crate) grace: Duration,
+    /// Faults on purpose.
+    pub(crate) rehearsal: Rehearsal,
     pub(crate) framework: &'static dyn Framework,
     pub(crate) ports: PortChoice,
     pub(crate) hand_over: HandOver,

@@ -110,6 +110,8 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
+    mod any_order;
+
     use super::*;
 
     enum Event {

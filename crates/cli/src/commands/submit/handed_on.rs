@@ -54,6 +54,8 @@ mod tests {
             "--srun-args=--exact --meet=. --job=-7 --restart=worker=3 --restart=ps=1"
         );
         assert_eq!(handed_on("--requeue-on --time 5"), "--requeue-on=42");
+        let faults = "--rehearse=kill:worker.1@30s,stop:ps@1min+20s";
+        assert_eq!(handed_on(faults), faults);
         assert_eq!(handed_on("--requeue-on 7"), "--requeue-on=7");
         assert_eq!(handed_on("--prefix="), "--prefix=");
     }

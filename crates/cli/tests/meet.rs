@@ -23,7 +23,14 @@ fn meeting_file(folder: &str) -> Option<serde_json::Value> {
         .ok()?
         .flatten()
         .find(|entry| entry.path().extension().is_some_and(|e| e == "meet"))?;
-    serde_json::from_str(&std::fs::read_to_string(file.path()).ok()?).ok()
+    let read = |path| serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok();
+    let mut contact: serde_json::Value = read(file.path())?;
+    // One that has replaced another stands in a file behind it.
+    while let Some(behind) = read(format!("{folder}/.rallypoint-takeover-{}", contact["id"].as_str()?).into())
+    {
+        contact = behind;
+    }
+    Some(contact)
 }
 
 /// Waits until somebody leads, and tells where it listens.

@@ -7,12 +7,13 @@
 
 use super::file_system::{FileSystem, MountedDirectory};
 use super::{Contact, ContestedLeader, RendezvousError};
+use crate::clock;
 use crate::hint;
 use crate::hint::{Hint, Setting};
 use crate::trace::OrLog;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A contender that takes longer to replace a leader has died.
 const TAKEOVER_LIMIT: Duration = Duration::from_secs(10);
@@ -222,10 +223,10 @@ impl Directory {
         contact: &Contact,
         takeover: &str,
     ) -> Result<(), RendezvousError> {
-        let started = Instant::now();
+        let started = clock::real();
         if self.look()?.is_none_or(|there| there.id != gone.id)
             || !self.is_of(takeover, &contact.id)
-            || started.elapsed() > TAKEOVER_LIMIT / 2
+            || clock::real().saturating_duration_since(started) > TAKEOVER_LIMIT / 2
         {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use crate::allocation::HostNames;
 use crate::network::{machine_id, own_addresses};
 use crate::plan::Plan;
 use crate::ports::{HandOver, HeldPort, PortChoice, PortError};
+use crate::process;
 use crate::roster::Addressing;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -104,7 +105,7 @@ impl Meeting {
             addresses,
             chosen,
             port,
-            pid: std::process::id(),
+            pid: process::own_pid(),
         };
         Ok(JoinRequest {
             offer,

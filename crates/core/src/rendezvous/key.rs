@@ -90,6 +90,10 @@ impl Key {
 
 /// 32 unpredictable bytes.
 pub(super) fn random_bytes() -> Result<[u8; 32], RendezvousError> {
+    #[cfg(feature = "simulation")]
+    if let Some(bytes) = crate::simulated::random_bytes() {
+        return Ok(bytes);
+    }
     let mut bytes = [0; 32];
     let mut filled = 0;
     while filled < bytes.len() {

@@ -5,7 +5,7 @@ use crate::hint::Setting;
 use crate::outcome::Whole;
 use crate::rendezvous::message::ToMember;
 use crate::rendezvous::{Incoming, Leader, Remote, Remotes};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long the others may take to hang up after the goodbye.
@@ -20,7 +20,7 @@ pub(super) struct Others {
     /// How often each rank was started before, where the scheduler starts them apart.
     pub(super) runs: Vec<u32>,
     /// Members of the next attempt, who wait for the end of this one.
-    pub(super) latecomers: HashMap<u64, Remote>,
+    pub(super) latecomers: BTreeMap<u64, Remote>,
     /// Agents that did not report the end of their member in time: they are told, and not waited for.
     pub(super) silent: Vec<Remote>,
     /// When those who have not reported their end are taken for lost.
@@ -30,7 +30,7 @@ pub(super) struct Others {
 impl Others {
     /// Those that have met, all of them alive.
     pub(super) fn new(leader: Leader, remotes: Remotes, runs: Vec<u32>) -> Others {
-        Others { leader, remotes, runs, latecomers: HashMap::new(), silent: Vec::new(), give_up: None }
+        Others { leader, remotes, runs, latecomers: BTreeMap::new(), silent: Vec::new(), give_up: None }
     }
 }
 

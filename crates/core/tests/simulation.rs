@@ -28,6 +28,18 @@ fn a_job_without_misfortune() {
     }
 }
 
+/// What seeds have once found.
+#[test]
+fn what_was_found_before() {
+    let kept = include_str!("simulation/kept.txt").lines().filter(|line| line.starts_with('{'));
+    for line in kept {
+        let scenario = Scenario::from_json(line).expect("a scenario");
+        let report = play_twice(&scenario);
+        let broken = report.broken.join("\n  ");
+        assert!(report.broken.is_empty(), "kept {line}:\n  {broken}\n{}", report.log.join("\n"));
+    }
+}
+
 /// One seed, or some hundreds, or as many as are asked for.
 #[test]
 fn whatever_goes_wrong() {

@@ -69,6 +69,8 @@ pub(crate) struct Process {
 pub(crate) struct Fate {
     pub(crate) agent: usize,
     pub(crate) rank: Option<u32>,
+    /// The port that is held for it.
+    pub(crate) port: Option<u16>,
     /// The roster, the attempt and all else that it was started with.
     pub(crate) variables: BTreeMap<String, String>,
     /// What had happened before its start.
@@ -203,6 +205,13 @@ impl World {
         self.processes.borrow_mut().running.retain(|_, process| process.agent != agent);
     }
 
+    /// All members stand still, or go on.
+    pub(crate) fn suspend_members(self: &Rc<World>, on: bool) {
+        let all: Vec<u32> = self.processes.borrow().running.keys().copied().collect();
+        let number = if on { libc::SIGSTOP } else { libc::SIGCONT };
+        all.iter().for_each(|&pid| self.signal_process(pid, number));
+    }
+
     /// Those of an agent that have not ended.
     pub(crate) fn living(&self, agent: usize) -> Vec<u32> {
         let all = self.processes.borrow();
@@ -231,6 +240,7 @@ pub(crate) fn spawn(
     let fate = Fate {
         agent,
         rank: Some(rank),
+        port,
         variables,
         step: world.step(),
         asked: Vec::new(),

@@ -5,9 +5,11 @@ use super::play::{Life, Played};
 use super::scenario::{Exit, Fault, Scenario};
 use crate::event::RunEvent;
 use crate::outcome::{End, OwnCode, Verdict};
+use crate::simulated::address_of;
 use crate::simulated::processes::Fate;
 use crate::variables as var;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Beyond the grace, what everyone has to end.
@@ -31,6 +33,7 @@ pub(super) fn check(scenario: &Scenario, played: &Played) -> Vec<String> {
     all.codes_are_right(&mut broken);
     all.the_first_failure_is_the_cause(&mut broken);
     all.ends_in_time(&mut broken);
+    all.ends_soon_after_it_has_noticed(&mut broken);
     broken
 }
 
@@ -80,7 +83,7 @@ impl Facts<'_> {
         });
         let slack = scenario.faults.iter().map(|(_, fault)| match *fault {
             Fault::SlowNet { ms: longest, lasts } => ms((longest * 6).min(lasts + longest)),
-            Fault::Freeze { lasts, .. } => ms(lasts) + MOMENT,
+            Fault::Freeze { lasts, .. } | Fault::FreezeAll { lasts } => ms(lasts) + MOMENT,
             Fault::SlowDisk { ms: longest, lasts } => ms((longest * 5).min(lasts + longest)),
             Fault::StaleDisk { ms: oldest, .. } => ms(oldest),
             // One that is held up, not given up, says the same a little later.
@@ -215,6 +218,11 @@ impl Facts<'_> {
             Fault::Cut { from, to, .. } if from != to => Some(ms(*at)),
             _ => None,
         });
+        let lost = self.scenario.faults.iter().filter(|(_, fault)| matches!(fault, Fault::LoseHost { .. }));
+        for lost in lost.map(|(at, _)| ms(*at)) {
+            let is_unheard = |cause: &&mut Cause| cause.at <= lost && cause.at + self.slack >= lost;
+            causes.iter_mut().filter(is_unheard).for_each(|cause| cause.certain = false);
+        }
         if let Some(cut) = cut.min() {
             causes
                 .iter_mut()
@@ -229,6 +237,22 @@ impl Facts<'_> {
         life.events
             .iter()
             .any(|(_, event)| matches!(event, RunEvent::Joined { .. } | RunEvent::Gathered { .. }))
+    }
+
+    /// Whether nobody may be lost by it, nor the meeting fail.
+    fn is_harmless(&self, at: Duration, fault: &Fault) -> bool {
+        match fault {
+            Fault::Signal { .. } | Fault::SignalAll { .. } | Fault::GuardGone { .. } => true,
+            Fault::DiskClock { .. } | Fault::StaleDisk { .. } => true,
+            Fault::SlowNet { ms, .. } => *ms <= 400,
+            Fault::SlowDisk { ms, .. } => *ms <= 300,
+            // A part of a job that stands still is lost by the rest.
+            Fault::FreezeAll { .. } => {
+                (0..self.scenario.hosts.len()).all(|slot| self.alive_at(slot, at).is_some())
+            }
+            Fault::Freeze { .. } | Fault::Kill { .. } | Fault::LoseHost { .. } | Fault::Cut { .. } => false,
+            Fault::Break { .. } | Fault::FullDisk { .. } => false,
+        }
     }
 
     fn allowed_restarts(&self, rank: u32) -> u32 {
@@ -287,6 +311,15 @@ impl Facts<'_> {
             let cluster = config.split("\"task\"").next().unwrap_or_default();
             owners.entry((attempt, cluster, rank)).or_default().insert(fate.agent);
             ranks.entry(fate.agent).or_default().insert(rank);
+            let host = self.scenario.hosts[self.played.agents[fate.agent].slot];
+            // On one machine loopback is enough.
+            let alone = self.scenario.hosts.iter().all(|there| *there == host);
+            let ip = if alone { Ipv4Addr::LOCALHOST.into() } else { address_of(host) };
+            let own = fate.port.map(|port| format!("{ip}:{port}"));
+            let address = fate.variables.get(var::RALLYPOINT_ADDRESS);
+            if address != own.as_ref() || own.is_none_or(|own| !config.contains(&own)) {
+                broken.push(format!("one-owner: rank {rank} is told that it is at {address:?}"));
+            }
             let told = fate.variables.get(var::RALLYPOINT_RANK).and_then(|rank| rank.parse().ok());
             if told != Some(rank)
                 || self.scenario.ranked && self.played.agents[fate.agent].slot as u32 != rank
@@ -340,8 +373,10 @@ impl Facts<'_> {
                 broken.push(format!("asked-once: {who} was asked at {:?}", fate.asked));
             }
             let life = &self.played.agents[fate.agent];
-            let frozen =
-                self.has(|fault| matches!(fault, Fault::Freeze { agent, .. } if *agent == life.slot));
+            let frozen = self.has(|fault| {
+                matches!(fault, Fault::Freeze { agent, .. } if *agent == life.slot)
+                    || matches!(fault, Fault::FreezeAll { .. })
+            });
             let asked = fate.asked.first().copied();
             match (asked, fate.killed) {
                 (Some(asked), Some(killed)) if killed + ms(2) < asked + self.grace && !twice => {
@@ -430,19 +465,7 @@ impl Facts<'_> {
         let failed = OwnCode::MeetingFailed.code();
         let causes = self.first_causes();
         let of_job: BTreeSet<u8> = causes.iter().flat_map(|cause| cause.codes.iter().copied()).collect();
-        let is_disturbed = self.has(|fault| {
-            !matches!(
-                fault,
-                Fault::Signal { number: libc::SIGUSR1, .. }
-                    | Fault::DiskClock { .. }
-                    | Fault::StaleDisk { .. }
-                    | Fault::SlowNet { ms: ..=400, .. }
-                    | Fault::SlowDisk { ms: ..=300, .. }
-                    | Fault::Signal { .. }
-                    | Fault::SignalAll { .. }
-                    | Fault::GuardGone { .. }
-            )
-        });
+        let is_disturbed = self.scenario.faults.iter().any(|(at, fault)| !self.is_harmless(ms(*at), fault));
         for (agent, life) in self.lives() {
             let Some((at, code)) = life.ended else { continue };
             let joined = life
@@ -541,6 +564,40 @@ impl Facts<'_> {
                         broken.push(format!("first-failure: {failure:?}, and nobody was lost"));
                     }
                 }
+            }
+        }
+    }
+
+    /// What an agent has noticed itself needs no silence to be noticed.
+    fn ends_soon_after_it_has_noticed(&self, broken: &mut Vec<String>) {
+        for (agent, life) in self.lives() {
+            let Some((at, _)) = life.ended else { continue };
+            let leads = life.events.iter().any(|(_, event)| matches!(event, RunEvent::Gathered { .. }));
+            let noticed = life.events.iter().find(|(_, event)| match event {
+                RunEvent::Failed { .. } | RunEvent::Signal { .. } | RunEvent::SignalElsewhere { .. } => leads,
+                RunEvent::LeaderLostWhileRunning { .. } | RunEvent::Told { .. } => true,
+                _ => false,
+            });
+            let held_up: Duration = self
+                .scenario
+                .faults
+                .iter()
+                .map(|(_, fault)| match *fault {
+                    Fault::Freeze { agent: slot, lasts } if slot == life.slot => ms(lasts),
+                    Fault::FreezeAll { lasts } => ms(lasts),
+                    Fault::SlowNet { ms: longest, .. } => ms(longest * 2),
+                    Fault::SlowDisk { ms: longest, lasts } => {
+                        ms((longest * 5).min(lasts + longest)).min(BEYOND_GRACE)
+                    }
+                    _ => Duration::ZERO,
+                })
+                .sum();
+            if let Some((noticed, event)) = noticed
+                && at > *noticed + self.grace + BEYOND_GRACE + held_up
+            {
+                broken.push(format!(
+                    "ends-in-time: agent {agent} has noticed {event:?} at {noticed:?} and ended at {at:?}"
+                ));
             }
         }
     }

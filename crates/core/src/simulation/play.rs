@@ -332,6 +332,17 @@ impl Stage {
                     world.later(Duration::from_millis(lasts), move |world| world.freeze(agent, false));
                 }
             }
+            Fault::FreezeAll { lasts } => {
+                let all: Vec<usize> =
+                    (0..self.scenario.hosts.len()).filter_map(|slot| self.living(slot)).collect();
+                all.iter().for_each(|&agent| world.freeze(agent, true));
+                world.suspend_members(true);
+                world.later(Duration::from_millis(lasts), move |world| {
+                    world.note("all go on");
+                    world.suspend_members(false);
+                    all.iter().for_each(|&agent| world.freeze(agent, false));
+                });
+            }
             Fault::SlowDisk { ms, lasts } => {
                 world.disk.borrow_mut().slowness = ms;
                 after(lasts, |world| world.disk.borrow_mut().slowness = 0);

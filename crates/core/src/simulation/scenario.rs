@@ -53,6 +53,8 @@ pub enum Fault {
     GuardGone { agent: usize },
     /// An agent's process stands still for a while.
     Freeze { agent: usize, lasts: u64 },
+    /// The whole job is suspended for a while, as by `scontrol suspend`.
+    FreezeAll { lasts: u64 },
     /// Each request to the directory takes up to so long, for a while.
     SlowDisk { ms: u64, lasts: u64 },
     /// Looks may be so old, for a while.
@@ -171,7 +173,7 @@ fn fault(dice: &mut Dice, hosts: &[usize]) -> Fault {
     let agent = dice.below(hosts.len() as u64) as usize;
     let (from, to) = (dice.one_of(hosts), dice.one_of(hosts));
     let lasts = dice.one_of(&[100, 3000, 8000, 20_000, 60_000]);
-    match dice.below(16) {
+    match dice.below(17) {
         0 | 1 => {
             let back = dice.chance(50).then(|| dice.below(6000));
             Fault::Kill { agent, back }
@@ -192,6 +194,7 @@ fn fault(dice: &mut Dice, hosts: &[usize]) -> Fault {
         12 => Fault::SlowDisk { ms: dice.one_of(&[300, 1500, 6000]), lasts },
         13 => Fault::StaleDisk { ms: dice.one_of(&[200, 2000]), lasts },
         14 => Fault::FullDisk { lasts },
+        15 => Fault::FreezeAll { lasts },
         _ => Fault::DiskClock { ms: dice.one_of(&[5000, 60_000]) },
     }
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long the others may take to hang up after the goodbye.
 const HANG_UP: Duration = Duration::from_secs(2);
+/// The same where some have not reported their end in time: all have had theirs, and the end is to come soon.
+const HANG_UP_LATE: Duration = Duration::from_millis(500);
 /// How long a word takes to leave to those whose answer is not awaited.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
@@ -55,7 +57,8 @@ pub(super) async fn say_goodbye(others: &mut Option<Others>, whole: &Whole) {
             }
         }
     };
-    _ = tokio::time::timeout(HANG_UP, hang_up).await;
+    let limit = if others.silent.is_empty() { HANG_UP } else { HANG_UP_LATE };
+    _ = tokio::time::timeout(limit, hang_up).await;
     if !others.silent.is_empty() {
         // Their word has to leave before this process does.
         tokio::time::sleep(LAST_WORD).await;

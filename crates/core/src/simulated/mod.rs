@@ -48,8 +48,8 @@ pub(crate) struct World {
 pub(crate) struct Agent {
     pub(crate) host: usize,
     pub(crate) alive: bool,
-    /// Its process stands still.
-    pub(crate) frozen: bool,
+    /// Its process stands still, for so many reasons.
+    pub(crate) frozen: u32,
     /// Who is to be woken when it goes on.
     pub(crate) thawed: Option<std::task::Waker>,
     /// Its threads that ask the directory.
@@ -218,8 +218,9 @@ impl World {
     pub(crate) fn freeze(&self, agent: usize, frozen: bool) {
         let waker = {
             let mut agents = self.agents.borrow_mut();
-            agents[agent].frozen = frozen;
-            if frozen { None } else { agents[agent].thawed.take() }
+            let reasons = &mut agents[agent].frozen;
+            *reasons = if frozen { *reasons + 1 } else { *reasons - 1 };
+            if *reasons > 0 { None } else { agents[agent].thawed.take() }
         };
         waker.into_iter().for_each(std::task::Waker::wake);
     }

@@ -36,7 +36,7 @@ impl<T> Future for Inside<T> {
         {
             let mut agents = self.here.world.agents.borrow_mut();
             let agent = &mut agents[self.here.agent];
-            if agent.frozen {
+            if agent.frozen > 0 {
                 agent.thawed = Some(context.waker().clone());
                 return Poll::Pending;
             }

@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit model tensorflow python slurm htcondor htcondor-next faults faults-short hostile hostile-short fuzz deny reference bench
+.PHONY: build wheel demo sample test fmt lint unit model simulate soak tensorflow python slurm htcondor htcondor-next faults faults-short hostile hostile-short fuzz deny reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -48,7 +48,7 @@ demo: $(BIN) $(VENV)/ready
 sample: $(BIN)
 	@sh examples/sample/demo.sh $(BIN)
 
-test: fmt lint unit model faults-short hostile-short python tensorflow slurm htcondor
+test: fmt lint unit model simulate faults-short hostile-short python tensorflow slurm htcondor
 ifneq ($(ROOTLESS),)
 	@echo "LEFT OUT: tests that need namespaces were not run, since this is not root" >&2
 endif
@@ -74,6 +74,17 @@ unit:
 # Every order of steps of a small meeting, and of a job's end: docs/design/model.md
 model:
 	$(CARGO) run --quiet --release --locked -p rallypoint-model
+
+# Whole jobs of the real code among simulated machines, some hundreds of seeds: docs/design/simulation.md. tokio takes a seed
+# for its own choices only where it is built for that, so it is built apart.
+SIMULATE := RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR=$(TARGET)/simulation \
+	$(CARGO) test --quiet -p rallypoint --locked --features simulation --test simulation
+simulate:
+	$(SIMULATE)
+
+# More of them: make soak SEEDS=10000 FIRST=400; make soak SEED=7 shows one
+soak:
+	$(SIMULATE) -- --nocapture whatever
 
 # The libraries of the oldest TensorFlow for the Python that the newest was tried with; the wheel alone
 OLDEST := build/tensorflow-oldest

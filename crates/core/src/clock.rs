@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const STOPPED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy)]
-struct Clock {
+pub(crate) struct Clock {
     last: Instant,
     stopped: Duration,
 }
@@ -41,13 +41,28 @@ thread_local! {
     static CLOCK: Cell<Option<Clock>> = const { Cell::new(None) };
 }
 
+/// The kernel's clock, or a simulated one: the time that passes for everybody.
+pub(crate) fn real() -> Instant {
+    #[cfg(feature = "simulation")]
+    if let Some(now) = crate::simulated::now() {
+        return now;
+    }
+    Instant::now()
+}
+
 /// Now, without the time that this process was stopped.
 pub(crate) fn now() -> Instant {
-    let real = Instant::now();
+    let real = real();
     let mut clock = CLOCK.get().unwrap_or(Clock { last: real, stopped: Duration::ZERO });
     let now = clock.at(real);
     CLOCK.set(Some(clock));
     now
+}
+
+/// Puts another clock in place of this thread's, which has the event loops of many agents.
+#[cfg(feature = "simulation")]
+pub(crate) fn exchange(clock: Option<Clock>) -> Option<Clock> {
+    CLOCK.replace(clock)
 }
 
 /// Looks at the clock for as long as the event loop runs. It begins anew at once, not when the loop comes to it: whoever

@@ -60,7 +60,8 @@
 //! | layer | modules | touches the world |
 //! |---|---|---|
 //! | words | `hint` `variables` `signal` `duration` `hostlist` `address` `shell` `trace` | no |
-//! | doors to this machine | `clock` `lane` `process` `network` `ports` | yes |
+//! | a room of simulated machines, for tests alone | `simulated` | yes |
+//! | doors to this machine | `clock` `beside` `lane` `process` `network` `ports` | yes |
 //! | a snapshot: words | `devices` `roles` | no |
 //! | a snapshot: taken | `machine` `environ` | yes |
 //! | values | `allocation` `plan` `names` `rehearsal` `roster` `proxy` `framework` `check` | no |
@@ -71,6 +72,7 @@
 //! | members are started, watched and ended | `supervise` | yes |
 //! | one room per scheduler | `scheduler` | yes |
 //! | the front doors | `run` `doctor` | yes |
+//! | what must hold in that room, whatever happens, for tests alone | `simulation` | yes |
 //!
 //! The library never exits or panics on input, and prints nothing but what members write.
 
@@ -82,6 +84,7 @@ extern crate self as rallypoint;
 
 pub mod address;
 pub mod allocation;
+mod beside;
 pub mod check;
 mod clock;
 pub mod devices;
@@ -115,6 +118,11 @@ pub mod scheduler;
 pub mod serve;
 pub mod shell;
 pub mod signal;
+#[cfg(feature = "simulation")]
+mod simulated;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 pub mod supervise;
 mod trace;
 pub mod variables;

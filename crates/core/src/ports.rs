@@ -129,6 +129,10 @@ impl HeldPort {
 
     /// All addresses of the machine, as TensorFlow will listen.
     fn bind(port: u16, hand_over: HandOver) -> io::Result<HeldPort> {
+        #[cfg(feature = "simulation")]
+        if let Some(free) = crate::simulated::net::free_port() {
+            return Ok(HeldPort { socket: None, port: free, hand_over });
+        }
         // Holders with SO_REUSEPORT would share a port among themselves without a word.
         if hand_over == HandOver::ReusePort && port != 0 {
             HeldPort::bind(port, HandOver::ReuseAddr)?;

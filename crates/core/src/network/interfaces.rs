@@ -47,6 +47,10 @@ pub fn interfaces() -> Vec<Interface> {
 
 /// Addresses of this machine, the best for others first; loopback last.
 pub fn own_addresses() -> Vec<IpAddr> {
+    #[cfg(feature = "simulation")]
+    if let Some(addresses) = crate::simulated::own_addresses() {
+        return addresses;
+    }
     let mut addresses: Vec<IpAddr> = if_addrs::get_if_addrs()
         .unwrap_or_default()
         .into_iter()

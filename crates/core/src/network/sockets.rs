@@ -26,6 +26,10 @@ const REQUEST: usize = HEADER + 56;
 
 /// Ports on which somebody on this machine listens; only `port`, if one is given.
 pub(crate) fn listening(port: Option<u16>) -> HashSet<u16> {
+    #[cfg(feature = "simulation")]
+    if let Some(ports) = crate::simulated::processes::listening() {
+        return ports.into_iter().collect();
+    }
     by_diagnosis(port).unwrap_or_else(|_| {
         let ports = tables().into_iter().filter(|(_, state)| *state == LISTEN).map(|(port, _)| port);
         ports.filter(|there| port.is_none_or(|port| port == *there)).collect()

@@ -30,6 +30,10 @@ impl Reaped {
 
 /// The next ended child of this process, adopted ones included; never waits.
 pub(crate) fn reap() -> Option<Reaped> {
+    #[cfg(feature = "simulation")]
+    if let Some(reaped) = crate::simulated::processes::reap() {
+        return reaped.map(|(pid, status)| Reaped { pid, status, peak_kib: 0 });
+    }
     let mut status = 0;
     // SAFETY: rusage is plain data, for which zeros are valid; both pointers are to live locals.
     let (pid, usage) = unsafe {
@@ -43,6 +47,10 @@ pub(crate) fn reap() -> Option<Reaped> {
 
 /// True if this process has any child, ended or not.
 pub(crate) fn has_children() -> bool {
+    #[cfg(feature = "simulation")]
+    if let Some(any) = crate::simulated::processes::has_children() {
+        return any;
+    }
     // SAFETY: siginfo is plain data, for which zeros are valid; WNOWAIT leaves every child as it is.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
@@ -163,6 +171,10 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
 
 /// True if whoever started us wants this signal ignored, as `nohup` does.
 pub(crate) fn is_ignored(signal: i32) -> bool {
+    #[cfg(feature = "simulation")]
+    if crate::simulated::here().is_some() {
+        return false;
+    }
     action(signal) == Some(libc::SIG_IGN)
 }
 
@@ -202,8 +214,30 @@ pub(crate) fn group_exists(group: u32) -> bool {
     kill(group, 0, true)
 }
 
+/// The number of this process.
+pub(crate) fn own_pid() -> u32 {
+    #[cfg(feature = "simulation")]
+    if let Some(pid) = crate::simulated::own_pid() {
+        return pid;
+    }
+    std::process::id()
+}
+
+/// True if a process has this number, ended or not.
+pub(crate) fn exists(pid: u32) -> bool {
+    #[cfg(feature = "simulation")]
+    if let Some(alive) = crate::simulated::is_alive(pid) {
+        return alive;
+    }
+    std::path::PathBuf::from(format!("/proc/{pid}")).exists()
+}
+
 /// Sends a signal to a process, or to its whole group.
 pub(crate) fn kill(pid: u32, signal: i32, group: bool) -> bool {
+    #[cfg(feature = "simulation")]
+    if let Some(any) = crate::simulated::processes::kill(pid, signal, group) {
+        return any;
+    }
     let Ok(pid) = i32::try_from(pid) else { return false };
     if pid <= 1 {
         return false;

@@ -14,12 +14,16 @@ pub(crate) struct Process {
 
 /// All processes below this one, adopted orphans included.
 pub(crate) fn descendants() -> Vec<Process> {
+    #[cfg(feature = "simulation")]
+    if let Some(found) = simulated() {
+        return found;
+    }
     let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
     for process in all_processes() {
         children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
-    let mut next = vec![own_pid()];
+    let mut next = vec![calls::own_pid()];
     while let Some(parent) = next.pop() {
         for &child in children.get(&parent).into_iter().flatten() {
             found.push(child);
@@ -42,8 +46,15 @@ pub(crate) fn below(programs: &[u32]) -> Vec<u32> {
 
 /// Those that this process has started or adopted.
 pub(crate) fn children() -> impl Iterator<Item = Process> {
-    let me = own_pid();
+    let me = calls::own_pid();
     all_processes().filter(move |process| process.parent == me)
+}
+
+/// Everyone below this process, where it is a simulated one.
+#[cfg(feature = "simulation")]
+fn simulated() -> Option<Vec<Process>> {
+    let found = crate::simulated::processes::descendants()?.into_iter();
+    Some(found.map(|(pid, parent, group)| Process { pid, parent, group }).collect())
 }
 
 /// Ends those below this process that stand in a group whose first process is long gone. Not the group by its
@@ -59,16 +70,16 @@ pub(crate) fn thread_count() -> std::io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
-fn own_pid() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get() as u32
-}
-
-fn all_processes() -> impl Iterator<Item = Process> {
+fn all_processes() -> Box<dyn Iterator<Item = Process>> {
+    #[cfg(feature = "simulation")]
+    if let Some(found) = simulated() {
+        return Box::new(found.into_iter());
+    }
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
+    Box::new(entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         parse_stat(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    })
+    }))
 }
 
 /// `4711 (name) S 42 4711 ...`: the name may contain anything, brackets too. Zombies have ended already.
@@ -127,6 +138,10 @@ const HUNT: Duration = Duration::from_secs(30);
 ///
 /// Those who are still there after `stuck` are given up.
 pub(crate) fn end_all(patience: Duration, stuck: Duration, asked: &mut Asked) -> usize {
+    #[cfg(feature = "simulation")]
+    if let Some(left) = crate::simulated::processes::end_all() {
+        return left;
+    }
     while calls::reap().is_some() {}
     if !calls::has_children() {
         return 0;
@@ -158,7 +173,7 @@ fn hunt(stuck: Duration) {
     let mut changed = Instant::now();
     loop {
         // Those below a child that is killed become our children, and have their turn the next time.
-        let mut left: HashSet<u32> = children_of(own_pid()).into_iter().collect();
+        let mut left: HashSet<u32> = children_of(calls::own_pid()).into_iter().collect();
         left.iter().for_each(|&pid| _ = calls::kill(pid, libc::SIGKILL, false));
         while calls::reap().is_some() {}
         if !calls::has_children() {
@@ -201,13 +216,17 @@ const SUSPENDING: Duration = Duration::from_millis(500);
 /// through `/proc`, which takes time. But whoever loses its parent becomes our child, and that list is short: so it is
 /// looked there until nobody new is found, and then everywhere, some times in a row.
 pub(crate) fn suspend_all() {
+    #[cfg(feature = "simulation")]
+    if let Some(found) = simulated() {
+        return found.iter().for_each(|process| _ = calls::kill(process.pid, libc::SIGSTOP, false));
+    }
     let started = Instant::now();
     let mut seen = HashSet::new();
     let mut quiet = 0;
     let mut is_new = |pid: u32| seen.insert(pid) && calls::kill(pid, libc::SIGSTOP, false);
     while quiet < QUIET_LOOKS && started.elapsed() < SUSPENDING {
         // All of them are stopped, each time.
-        let adopted = children_of(own_pid()).into_iter().filter(|&pid| is_new(pid)).count();
+        let adopted = children_of(calls::own_pid()).into_iter().filter(|&pid| is_new(pid)).count();
         if adopted > 0 {
             quiet = 0;
             continue;

@@ -8,7 +8,7 @@ use super::wire::{self, WireError, Writer};
 use crate::clock;
 use crate::event::RunEvent;
 use crate::hint;
-use crate::network::{Sharing, bind_at, bind_everywhere};
+use crate::network::{Sharing, TcpListener, TcpStream, bind_at, bind_everywhere};
 use crate::trace::OrLog;
 use rustix::net::{SocketFlags, listen};
 use std::cell::{Cell, RefCell};
@@ -17,7 +17,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::AbortHandle;
@@ -110,6 +109,10 @@ fn allow_many_descriptors() {
 
 /// At all addresses of the machine, or at one, with a long queue.
 pub(super) fn listen_on(address: Option<IpAddr>, port: u16) -> std::io::Result<TcpListener> {
+    #[cfg(feature = "simulation")]
+    if let Some(listener) = crate::simulated::net::listen(port) {
+        return listener.map(TcpListener::Simulated);
+    }
     allow_many_descriptors();
     let sharing = if port == 0 { Sharing::Alone } else { Sharing::ReuseAddr };
     let socket = match address {

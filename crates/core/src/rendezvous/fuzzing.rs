@@ -38,8 +38,8 @@ pub fn handshake(data: &[u8]) {
         };
         let listened = async {
             match side % 2 {
-                0 => accept(ours, &key).await.is_ok(),
-                _ => join(ours, &key).await.is_ok(),
+                0 => accept(ours.into(), &key).await.is_ok(),
+                _ => join(ours.into(), &key).await.is_ok(),
             }
         };
         let (heard, let_in) = tokio::join!(spoken, listened);
@@ -142,7 +142,7 @@ type Ends = (Reader, Writer);
 /// A leader and a joiner that have proved the key to each other, and the way between them: the leader's end, the joiner's.
 async fn connected(key: &Key) -> (Ends, Ends, (TcpStream, TcpStream)) {
     let ((leader, mut leaders_end), (joiner, mut joiners_end)) = (pair(), pair());
-    let both = async { tokio::join!(accept(leader, key), join(joiner, key)) };
+    let both = async { tokio::join!(accept(leader.into(), key), join(joiner.into(), key)) };
     let (accepted, joined) = tokio::select! {
         both = both => both,
         _ = copy_bidirectional(&mut leaders_end, &mut joiners_end) => panic!("the handshake ended too early"),

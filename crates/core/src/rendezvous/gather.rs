@@ -427,11 +427,11 @@ impl Handout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::TcpStream;
     use crate::plan::JobSpec;
     use crate::rendezvous::wire;
     use crate::roles::RoleRequest;
     use crate::scheduler::hypothetical::{Hypothesis, allocation};
-    use tokio::net::TcpStream;
 
     fn plan(world: u32) -> Plan {
         let roles = RoleRequest::List(format!("worker*{world}").parse().unwrap());

@@ -8,6 +8,7 @@ use crate::allocation::HostNames;
 use crate::network::{machine_id, own_addresses};
 use crate::plan::Plan;
 use crate::ports::{HandOver, HeldPort, PortChoice, PortError};
+use crate::process;
 use crate::roster::Addressing;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -105,7 +106,7 @@ impl Meeting {
             addresses,
             chosen,
             port,
-            pid: std::process::id(),
+            pid: process::own_pid(),
             process: random_number(),
         };
         Ok(JoinRequest {

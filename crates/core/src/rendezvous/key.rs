@@ -96,6 +96,10 @@ pub(super) fn random_number() -> Option<u64> {
 }
 
 pub(super) fn random_bytes() -> Result<[u8; 32], RendezvousError> {
+    #[cfg(feature = "simulation")]
+    if let Some(bytes) = crate::simulated::random_bytes() {
+        return Ok(bytes);
+    }
     let mut bytes = [0; 32];
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,12 +1,13 @@
 //! The leader's connections to its members: found by rank to say something, by number when something came.
 
 use super::connections::Remote;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-/// One connection per rank. A job of ten thousand hears ten thousand messages, so neither look-up is a search.
+/// One connection per rank, in the order of the ranks. A job of ten thousand hears ten thousand messages, so neither look-up is
+/// a search.
 #[derive(Debug, Default)]
 pub struct Remotes {
-    by_rank: HashMap<u32, Remote>,
+    by_rank: BTreeMap<u32, Remote>,
     ranks: HashMap<u64, u32>,
 }
 

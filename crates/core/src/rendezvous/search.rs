@@ -7,9 +7,9 @@ use crate::clock;
 use crate::event::{Obstacle, RunEvent};
 use crate::network::pid_namespace;
 use crate::outcome::Farewell;
+use crate::process;
 use std::future::Future;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::pin::pin;
 
 /// The part that this agent plays.
@@ -163,7 +163,7 @@ async fn during<T>(
 /// True if the leader ran on this very machine, its pid means here what it meant there, and no process has it any more.
 fn is_dead_here(contact: &Contact, machine: &str, pid_namespace: &str) -> bool {
     let is_here = contact.machine == machine && contact.pid_namespace == pid_namespace;
-    is_here && !pid_namespace.is_empty() && !PathBuf::from(format!("/proc/{}", contact.pid)).exists()
+    is_here && !pid_namespace.is_empty() && !process::exists(contact.pid)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! signals and heartbeats go on.
 
 use super::{Contact, RendezvousError, WayToMeet};
+use crate::beside;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ impl Seeker {
             // In this order they are dropped where nobody waits for the answer any more.
             _ = tell.send((way, end, answer));
         };
-        std::thread::Builder::new().spawn(ask)?;
+        beside::start(ask)?;
         let (way, _, answer) = asked.await.map_err(std::io::Error::other)?;
         self.way = Some(way);
         answer
@@ -103,7 +104,7 @@ impl Seeker {
 impl Drop for Seeker {
     fn drop(&mut self) {
         let Some(mut way) = self.way.take() else {
-            _ = self.asked.take().map(|ended| ended.recv_timeout(ANSWER_LIMIT));
+            _ = self.asked.take().map(|ended| beside::wait(&ended, ANSWER_LIMIT));
             return;
         };
         if !way.may_block() {
@@ -115,8 +116,8 @@ impl Drop for Seeker {
             drop((way, end));
         };
         // Without a thread it was dropped here, and has taken itself back.
-        if std::thread::Builder::new().spawn(retract).is_ok() {
-            _ = ended.recv_timeout(RETRACT_LIMIT);
+        if beside::start(retract).is_ok() {
+            _ = beside::wait(&ended, RETRACT_LIMIT);
         }
     }
 }

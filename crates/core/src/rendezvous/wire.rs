@@ -18,14 +18,13 @@ use super::key::{Key, random_bytes};
 use super::seal::{Broken, Direction, Seal, TAG};
 use crate::hint;
 use crate::hint::{Hint, Hinted};
+use crate::network::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
 use crate::trace::OrLog;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 const MAGIC: &[u8; 8] = b"RALLYPT3";
@@ -288,6 +287,7 @@ fn weight(error: &RendezvousError) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::TcpListener;
 
     fn pair() -> (Writer<tokio::io::DuplexStream>, Reader<tokio::io::DuplexStream>, Key) {
         let (a, b) = tokio::io::duplex(1 << 20);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     async fn shake(leaders: Key, joiners: Key) -> (Result<(), String>, Result<(), String>) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let leader = async {
             let (stream, _) = listener.accept().await.unwrap();
@@ -385,14 +385,15 @@ mod tests {
 
     /// What a leader says to bytes, until it closes the connection.
     async fn said_to(key: &Key, said: &[u8]) -> (Vec<u8>, String) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stranger = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let leader = async { accept(stream, key).await.unwrap_err().to_string() };
         let stranger = async {
-            stranger.write_all(said).await.unwrap();
+            let (mut from_leader, mut to_leader) = stranger.into_split();
+            to_leader.write_all(said).await.unwrap();
             let mut heard = Vec::new();
-            _ = stranger.read_to_end(&mut heard).await;
+            _ = from_leader.read_to_end(&mut heard).await;
             heard
         };
         let (why, heard) = tokio::join!(leader, stranger);
@@ -422,9 +423,9 @@ mod tests {
     fn an_address_where_somebody_else_answers_does_not_stop_the_search() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
-            let leader = tokio::net::TcpListener::bind("127.0.0.3:0").await.unwrap();
+            let leader = TcpListener::bind("127.0.0.3:0").await.unwrap();
             let port = leader.local_addr().unwrap().port();
-            let foreign = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+            let foreign = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
             let (key, other) = (Key::random().unwrap(), Key::random().unwrap());
             let addresses: Vec<SocketAddr> = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
                 .map(|ip| SocketAddr::new(ip.parse().unwrap(), port))
@@ -432,13 +433,14 @@ mod tests {
             // A leader of another job, then one that hangs up, then one that speaks something else.
             for way in 0..3 {
                 let foreign = async {
-                    let (mut stream, _) = foreign.accept().await.unwrap();
+                    let (stream, _) = foreign.accept().await.unwrap();
                     match way {
                         0 => _ = accept(stream, &other).await,
                         1 => drop(stream),
                         _ => {
-                            stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n").await.unwrap();
-                            _ = stream.read_to_end(&mut Vec::new()).await;
+                            let (mut reader, mut writer) = stream.into_split();
+                            writer.write_all(b"SSH-2.0-OpenSSH_9.6\r\n").await.unwrap();
+                            _ = reader.read_to_end(&mut Vec::new()).await;
                         }
                     }
                 };

@@ -11,6 +11,7 @@ use super::run::{AgentError, Prepared, Tell, io, settled};
 use super::signals::Signals;
 use super::stream::Stream;
 use crate::allocation::IndependentRestarts;
+use crate::clock;
 use crate::event::RunEvent;
 use crate::hint;
 use crate::job::Job;
@@ -22,16 +23,15 @@ use crate::rendezvous::{
 };
 use crate::roster::{Endpoint, Roster};
 use crate::signal;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 /// Runs all members on this machine.
 pub(crate) fn run_here(run: Prepared, guard: Option<OwnedFd>, tell: Tell<'_>) -> Result<Outcome, AgentError> {
     let descriptors = DescriptorLimit::raise_for(run.plan.members().len(), 0)?;
     in_event_loop(async move {
-        let mut signals = Signals::new(guard).map_err(io("signals"))?;
-        let mut held = HashMap::new();
+        let mut signals = Signals::of(guard).map_err(io("signals"))?;
+        let mut held = BTreeMap::new();
         let mut endpoints = Vec::new();
         let address = match &run.spec.addressing.own {
             Some(own) => own.to_string(),
@@ -69,48 +69,73 @@ pub(crate) fn run_member(
     let mut seeker = Seeker::new(way);
     let way = &mut seeker;
     in_event_loop(async move {
-        let mut signals = Signals::new(guard).map_err(io("signals"))?;
-        // Whoever asks for something impossible hears it before the others have come.
-        Job::new(&run.plan, run.spec.rules.clone()).ok_or_else(|| AgentError::nobody(&run.spec.rules))?;
-        let port = meeting.hold_port(&run.plan, &run.spec.ports, run.spec.hand_over)?;
-        let mut join_request = meeting.join_request(
-            &run.plan,
-            run.environ.hostname.as_deref(),
-            &run.spec.addressing,
-            port.port(),
-            run.spec.grace,
-        )?;
-        tell(RunEvent::Meeting { way: way.name().to_owned() });
-        if let Some(IndependentRestarts { previous_runs: runs @ 1.., others_retry: false }) =
-            run.plan.restarts()
-        {
-            tell(RunEvent::RanBefore { runs });
-        }
-        let mut wait = Wait::begin(join_request.timeout);
-        loop {
-            let attended = tokio::select! {
-                attended = rendezvous::attend(way, &mut join_request, &run.plan, wait, tell) => attended?,
-                number = ending(&mut signals) => return Err(RendezvousError::Interrupted(signal::name(number)).into()),
-            };
-            match attended {
-                Attended::Leader(leader) => {
-                    return lead(run, *leader, port, descriptors, &mut signals, tell).await;
+        let signals = Signals::of(guard).map_err(io("signals"))?;
+        meet_and_run(run, meeting, way, descriptors, signals, tell).await
+    })
+}
+
+/// The same in an event loop that is there already, with the pipe from its guard.
+#[cfg(feature = "simulation")]
+pub(crate) async fn simulate_member(
+    run: Prepared,
+    meeting: &Meeting,
+    way: &mut Seeker,
+    guard: crate::process::Pipe,
+    tell: Tell<'_>,
+) -> Result<Outcome, AgentError> {
+    let descriptors = DescriptorLimit::raise_for(1, run.plan.members().len())?;
+    let signals = Signals::new(Some(guard)).map_err(io("signals"))?;
+    meet_and_run(run, meeting, way, descriptors, signals, tell).await
+}
+
+/// The event loop of [`run_member`].
+async fn meet_and_run(
+    run: Prepared,
+    meeting: &Meeting,
+    way: &mut Seeker,
+    descriptors: DescriptorLimit,
+    mut signals: Signals,
+    tell: Tell<'_>,
+) -> Result<Outcome, AgentError> {
+    // Whoever asks for something impossible hears it before the others have come.
+    Job::new(&run.plan, run.spec.rules.clone()).ok_or_else(|| AgentError::nobody(&run.spec.rules))?;
+    let port = meeting.hold_port(&run.plan, &run.spec.ports, run.spec.hand_over)?;
+    let mut join_request = meeting.join_request(
+        &run.plan,
+        run.environ.hostname.as_deref(),
+        &run.spec.addressing,
+        port.port(),
+        run.spec.grace,
+    )?;
+    tell(RunEvent::Meeting { way: way.name().to_owned() });
+    if let Some(IndependentRestarts { previous_runs: runs @ 1.., others_retry: false }) = run.plan.restarts()
+    {
+        tell(RunEvent::RanBefore { runs });
+    }
+    let mut wait = Wait::begin(join_request.timeout);
+    loop {
+        let attended = tokio::select! {
+            attended = rendezvous::attend(way, &mut join_request, &run.plan, wait, tell) => attended?,
+            number = ending(&mut signals) => return Err(RendezvousError::Interrupted(signal::name(number)).into()),
+        };
+        match attended {
+            Attended::Leader(leader) => {
+                return lead(run, *leader, port, descriptors, &mut signals, tell).await;
+            }
+            Attended::Member { link, roster } => {
+                return follow(run, link, roster, port, descriptors, &mut signals, tell).await;
+            }
+            Attended::Over { code, farewell } => {
+                let others_retry = run.plan.restarts().is_some_and(|restarts| restarts.others_retry);
+                let meets_again = code != 0 && others_retry;
+                tell(RunEvent::AttemptOver { code, farewell: farewell.clone(), meets_again });
+                if !meets_again {
+                    return Ok(Outcome::Part { code, farewell: Some(farewell) });
                 }
-                Attended::Member { link, roster } => {
-                    return follow(run, link, roster, port, descriptors, &mut signals, tell).await;
-                }
-                Attended::Over { code, farewell } => {
-                    let others_retry = run.plan.restarts().is_some_and(|restarts| restarts.others_retry);
-                    let meets_again = code != 0 && others_retry;
-                    tell(RunEvent::AttemptOver { code, farewell: farewell.clone(), meets_again });
-                    if !meets_again {
-                        return Ok(Outcome::Part { code, farewell: Some(farewell) });
-                    }
-                    wait = Wait::begin(join_request.timeout);
-                }
+                wait = Wait::begin(join_request.timeout);
             }
         }
-    })
+    }
 }
 
 /// The leader of many: gathers, then decides for all.
@@ -122,7 +147,7 @@ async fn lead(
     signals: &mut Signals,
     tell: Tell<'_>,
 ) -> Result<Outcome, AgentError> {
-    let started = Instant::now();
+    let started = clock::real();
     // Only the leader asks: a scheduler that every member asked would have a lot to do.
     if let Some(ask) = run.spec.ask_deadline {
         let environ = run.environ.clone();
@@ -141,7 +166,7 @@ async fn lead(
                 return Err(error.into());
             }
         };
-    let held = HashMap::from([(rank, port)]);
+    let held = BTreeMap::from([(rank, port)]);
     let settled = settled(run, Some(rank), attempt, deadline, members);
     let mut conductor = match Conductor::of(settled, held, descriptors, stream) {
         Ok(conductor) => conductor,
@@ -152,7 +177,9 @@ async fn lead(
     };
     handout.hand_out(&remotes);
     let world = conductor.roster.plan().world();
-    conductor.stream.emit(RunEvent::Gathered { world, seconds: started.elapsed() });
+    conductor
+        .stream
+        .emit(RunEvent::Gathered { world, seconds: clock::real().saturating_duration_since(started) });
     conductor.others = Some(Others::new(leader, remotes, runs));
     conductor.begin(signals.suspended);
     Ok(conductor.run(signals).await)

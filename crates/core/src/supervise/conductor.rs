@@ -29,7 +29,7 @@ use crate::rehearsal::Planned;
 use crate::rendezvous::message::ToMember;
 use crate::roster::Roster;
 use crate::signal;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Beyond the grace, a member on another host may take this long to say that it has ended.
@@ -65,7 +65,7 @@ impl<'a> Conductor<'a> {
     /// The conductor of a job that is settled.
     pub(super) fn of(
         settled: Result<(Roster, Environ, RunSpec), AgentError>,
-        held: HashMap<u32, HeldPort>,
+        held: BTreeMap<u32, HeldPort>,
         descriptors: DescriptorLimit,
         stream: Stream<'a>,
     ) -> Result<Conductor<'a>, AgentError> {
@@ -78,7 +78,7 @@ impl<'a> Conductor<'a> {
     pub(super) fn new(
         roster: Roster,
         job: Job,
-        held: HashMap<u32, HeldPort>,
+        held: BTreeMap<u32, HeldPort>,
         descriptors: DescriptorLimit,
         spec: &RunSpec,
         environ: &Environ,

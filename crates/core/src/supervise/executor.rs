@@ -14,14 +14,14 @@ use crate::lane::Loss;
 use crate::network;
 use crate::outcome::{End, Ended};
 use crate::ports::HeldPort;
-use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
 use crate::process::spawn::{self, Program, Streams};
 use crate::process::tree::{self, Asked, STUCK, STUCK_STILL};
+use crate::process::{Pipe, calls};
 use crate::rehearsal::{Deed, Planned};
 use crate::signal;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -29,7 +29,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc};
 
 /// How often the kernel is asked whether a member listens, at first and at last.
@@ -71,14 +70,20 @@ struct Running {
     gone: Option<(calls::Reaped, Instant)>,
 }
 
+impl Running {
+    fn age(&self) -> Duration {
+        clock::real().saturating_duration_since(self.since)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Executor {
-    launches: HashMap<u32, Launch>,
+    launches: BTreeMap<u32, Launch>,
     descriptors: DescriptorLimit,
     /// All stand still, as a person has asked for.
     suspended: bool,
-    logs: HashMap<u32, (Arc<LogFile>, Arc<LogFile>)>,
-    running: HashMap<u32, Running>,
+    logs: BTreeMap<u32, (Arc<LogFile>, Arc<LogFile>)>,
+    running: BTreeMap<u32, Running>,
     output: Output,
     /// Told when a stream ends.
     pub(super) wake: Arc<Notify>,
@@ -90,14 +95,14 @@ pub(super) struct Executor {
     /// Some were given up: nobody can end them.
     given_up: bool,
     /// The groups of members that have ended.
-    earlier: HashMap<u32, u32>,
+    earlier: BTreeMap<u32, u32>,
     /// Ended children that are no members: adopted orphans, and what else this agent has started.
     pub(super) strays: Vec<calls::Reaped>,
     pub(super) stand_ins: StandIns,
     /// Faults on purpose.
     pub(super) rehearsing: Rehearsing,
     /// When members have last written something.
-    pub(super) last_output: HashMap<u32, LastOutput>,
+    pub(super) last_output: BTreeMap<u32, LastOutput>,
 }
 
 impl Executor {
@@ -109,7 +114,7 @@ impl Executor {
         descriptors: DescriptorLimit,
     ) -> std::io::Result<Executor> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let mut logs = HashMap::new();
+        let mut logs = BTreeMap::new();
         for launch in &launches {
             if let Some(folder) = &launch.log_folder {
                 let name = format!("{}-{}", launch.role, launch.index);
@@ -125,7 +130,7 @@ impl Executor {
             descriptors,
             suspended: false,
             logs,
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             output,
             wake,
             heard,
@@ -133,11 +138,11 @@ impl Executor {
             asked: Asked::default(),
             stop: Stop::No,
             given_up: false,
-            earlier: HashMap::new(),
+            earlier: BTreeMap::new(),
             strays: Vec::new(),
             stand_ins: StandIns::default(),
             rehearsing: Rehearsing::default(),
-            last_output: HashMap::new(),
+            last_output: BTreeMap::new(),
         })
     }
 
@@ -183,7 +188,7 @@ impl Executor {
                 let has_port = launch.port.is_some();
                 let running = Running {
                     pid,
-                    since: Instant::now(),
+                    since: clock::real(),
                     ran: Duration::ZERO,
                     tail,
                     open,
@@ -298,7 +303,7 @@ impl Executor {
             if let Some((_, running)) = self.running.iter_mut().find(|(_, running)| running.pid == reaped.pid)
             {
                 running.gone = Some((reaped, now + LAST_WORDS));
-                running.ran = running.since.elapsed();
+                running.ran = running.age();
             } else if !self.stand_ins.note(&reaped, now) {
                 self.strays.push(reaped);
             }
@@ -377,7 +382,7 @@ impl Executor {
                 let reason = "it has not ended after SIGKILL: it waits for a device, or is being debugged";
                 let ended = Ended {
                     end: End::Killed(libc::SIGKILL),
-                    seconds: running.since.elapsed().as_secs_f64(),
+                    seconds: running.age().as_secs_f64(),
                     peak_kib: 0,
                     tail: running.tail.borrow().lines(),
                     reason: Some(reason.to_owned()),
@@ -442,7 +447,7 @@ impl Executor {
                 happened.push(Happened::Listening { rank });
             } else {
                 // The longer it has not listened, the later it is looked again: many never do.
-                let pause = listen_pause(running.since.elapsed());
+                let pause = listen_pause(running.age());
                 waiting = Some(waiting.map_or(pause, |least| least.min(pause)));
             }
         }
@@ -469,10 +474,14 @@ impl Executor {
     }
 }
 
-fn spawn(
-    launch: &Launch,
-    descriptors: DescriptorLimit,
-) -> std::io::Result<(u32, pipe::Receiver, pipe::Receiver)> {
+fn spawn(launch: &Launch, descriptors: DescriptorLimit) -> std::io::Result<(u32, Pipe, Pipe)> {
+    #[cfg(feature = "simulation")]
+    if let Some((pid, stdout, stderr)) = {
+        let port = launch.port.as_ref().map(HeldPort::port);
+        crate::simulated::processes::spawn(port, launch.rank, &launch.variables)
+    } {
+        return Ok((pid, Pipe::simulated(stdout), Pipe::simulated(stderr)));
+    }
     let (stdout, child_stdout) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (stderr, child_stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     _ = std::fs::remove_file(&launch.error_file);
@@ -483,7 +492,7 @@ fn spawn(
     let streams =
         Streams { stdin: stdin.as_fd(), stdout: child_stdout.as_fd(), stderr: child_stderr.as_fd() };
     let pid = spawn::spawn(&program, streams, descriptors)?;
-    Ok((pid, pipe::Receiver::from_owned_fd(stdout)?, pipe::Receiver::from_owned_fd(stderr)?))
+    Ok((pid, Pipe::new(stdout)?, Pipe::new(stderr)?))
 }
 
 /// How long after a look it is looked again whether a member listens that has run for so long. A small part of the time

@@ -20,7 +20,7 @@ use crate::process::limits::DescriptorLimit;
 use crate::rendezvous::message::Columns;
 use crate::rendezvous::{Link, RendezvousError};
 use crate::roster::Roster;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// A follower: runs its member, tells the leader, does as it says.
@@ -158,7 +158,7 @@ fn ready(
     let deadline =
         columns.deadline.and_then(|end| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(end)));
     let (roster, environ, spec) = settled(run, Some(rank), columns.attempt, deadline, members)?;
-    let held = HashMap::from([(rank, port)]);
+    let held = BTreeMap::from([(rank, port)]);
     let (executor, notes) = prepare(&roster, held, descriptors, &spec, &environ, Hearing::new())?;
     notes.into_iter().for_each(|text| tell(RunEvent::Note { text }));
     Ok((roster, executor, spec))

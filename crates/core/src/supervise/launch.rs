@@ -12,12 +12,12 @@ use crate::framework::{Extras, child_env};
 use crate::ports::HeldPort;
 use crate::process::limits::DescriptorLimit;
 use crate::roster::Roster;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Launches of this agent's members, with all their variables and files; and what a person should know of these.
 pub(super) fn prepare(
     roster: &Roster,
-    held: HashMap<u32, HeldPort>,
+    held: BTreeMap<u32, HeldPort>,
     descriptors: DescriptorLimit,
     spec: &RunSpec,
     environ: &Environ,

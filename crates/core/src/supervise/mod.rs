@@ -52,6 +52,8 @@ mod step;
 mod stop;
 mod stream;
 
+#[cfg(feature = "simulation")]
+pub(crate) use agent::simulate_member;
 pub(crate) use agent::{run_here, run_member};
 pub use launcher::Launcher;
 pub use output::OutputStyle;

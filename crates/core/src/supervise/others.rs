@@ -5,11 +5,13 @@ use crate::hint::Setting;
 use crate::outcome::Whole;
 use crate::rendezvous::message::ToMember;
 use crate::rendezvous::{Incoming, Leader, Remote, Remotes};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long the others may take to hang up after the goodbye.
 const HANG_UP: Duration = Duration::from_secs(2);
+/// The same where some have not reported their end in time: all have had theirs, and the end is to come soon.
+const HANG_UP_LATE: Duration = Duration::from_millis(500);
 /// How long a word takes to leave to those whose answer is not awaited.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
@@ -20,7 +22,7 @@ pub(super) struct Others {
     /// How often each rank was started before, where the scheduler starts them apart.
     pub(super) runs: Vec<u32>,
     /// Members of the next attempt, who wait for the end of this one.
-    pub(super) latecomers: HashMap<u64, Remote>,
+    pub(super) latecomers: BTreeMap<u64, Remote>,
     /// Agents that did not report the end of their member in time: they are told, and not waited for.
     pub(super) silent: Vec<Remote>,
     /// When those who have not reported their end are taken for lost.
@@ -30,7 +32,7 @@ pub(super) struct Others {
 impl Others {
     /// Those that have met, all of them alive.
     pub(super) fn new(leader: Leader, remotes: Remotes, runs: Vec<u32>) -> Others {
-        Others { leader, remotes, runs, latecomers: HashMap::new(), silent: Vec::new(), give_up: None }
+        Others { leader, remotes, runs, latecomers: BTreeMap::new(), silent: Vec::new(), give_up: None }
     }
 }
 
@@ -55,7 +57,8 @@ pub(super) async fn say_goodbye(others: &mut Option<Others>, whole: &Whole) {
             }
         }
     };
-    _ = tokio::time::timeout(HANG_UP, hang_up).await;
+    let limit = if others.silent.is_empty() { HANG_UP } else { HANG_UP_LATE };
+    _ = tokio::time::timeout(limit, hang_up).await;
     if !others.silent.is_empty() {
         // Their word has to leave before this process does.
         tokio::time::sleep(LAST_WORD).await;

@@ -9,6 +9,7 @@ use super::log_file::{LogFile, Stream};
 use super::silence::LastOutput;
 use crate::clock::{self, Deadline};
 use crate::lane::{self, Lane, Loss, Losses, Progress};
+use crate::process::Pipe;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// A line longer than this goes out in pieces.
@@ -135,7 +135,7 @@ pub(super) struct Tail {
 /// One member's stream, about to be pumped.
 pub(super) struct Source {
     pub(super) stream: Stream,
-    pub(super) receiver: pipe::Receiver,
+    pub(super) receiver: Pipe,
     pub(super) prefix: Vec<u8>,
     pub(super) file: Option<Arc<LogFile>>,
     pub(super) tail: Option<Rc<RefCell<Tail>>>,
@@ -395,7 +395,7 @@ impl Drop for Pump {
     /// A pump that is given up leaves unread what is in its pipe.
     fn drop(&mut self) {
         if let Some(file) = &self.source.file {
-            let unread = rustix::io::ioctl_fionread(&self.source.receiver).unwrap_or(0);
+            let unread = self.source.receiver.unread();
             file.pending.fetch_add(unread, Ordering::Relaxed);
         }
     }

@@ -7,15 +7,13 @@
 
 use super::guard::FROM_KERNEL;
 use crate::clock;
-use crate::process::calls;
+use crate::process::{Arrivals, Pipe, calls};
 use crate::signal::{FORWARDED, ends_the_job};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// No signal has this number: the guard was killed.
@@ -117,15 +115,20 @@ pub(super) struct Signals {
     asked_to_end: bool,
     /// The job is to stand still.
     pub(super) suspended: bool,
-    children: Signal,
+    children: Arrivals,
 }
 
 impl Signals {
+    /// From a guard by its pipe, if there is one.
+    pub(super) fn of(guard: Option<OwnedFd>) -> io::Result<Signals> {
+        Signals::new(guard.map(Pipe::new).transpose()?)
+    }
+
     /// `from_guard` gives one byte per signal; its end means that the guard was killed.
-    pub(super) fn new(from_guard: Option<OwnedFd>) -> io::Result<Signals> {
+    pub(super) fn new(from_guard: Option<Pipe>) -> io::Result<Signals> {
         let (sender, receiver) = mpsc::channel(64);
         for number in FORWARDED.into_iter().filter(|&number| !calls::is_ignored(number)) {
-            let mut stream = signal(SignalKind::from_raw(number))?;
+            let mut stream = Arrivals::new(number)?;
             let sender = sender.clone();
             tokio::task::spawn_local(async move {
                 while stream.recv().await.is_some() {
@@ -135,8 +138,7 @@ impl Signals {
                 }
             });
         }
-        if let Some(from_guard) = from_guard {
-            let mut pipe = pipe::Receiver::from_owned_fd(from_guard)?;
+        if let Some(mut pipe) = from_guard {
             tokio::task::spawn_local(async move {
                 while let Ok(byte) = pipe.read_u8().await {
                     let by = if byte & FROM_KERNEL == 0 { Sender::Process } else { Sender::Kernel };
@@ -148,7 +150,7 @@ impl Signals {
                 _ = sender.send((Way::Guard, Sender::Process, GUARD_GONE)).await;
             });
         }
-        let children = signal(SignalKind::child())?;
+        let children = Arrivals::new(libc::SIGCHLD)?;
         let (echo, wish) = (Echo::default(), Wish::default());
         Ok(Signals { receiver, echo, wish, asked_to_end: false, suspended: false, children })
     }
@@ -174,13 +176,13 @@ impl Signals {
                 // Like one SIGTERM; but no second one, which would cost the members their grace.
                 GUARD_GONE if self.asked_to_end => {}
                 GUARD_GONE => {
-                    self.wish.is_known(libc::SIGTERM, sender, Instant::now());
+                    self.wish.is_known(libc::SIGTERM, sender, clock::real());
                     return self.heard(libc::SIGTERM);
                 }
-                number if self.echo.is_echo(way, number, Instant::now()) => {
+                number if self.echo.is_echo(way, number, clock::real()) => {
                     tracing::debug!("signal {number} by {way:?} is an echo");
                 }
-                number if ends_the_job(number) && self.wish.is_known(number, sender, Instant::now()) => {
+                number if ends_the_job(number) && self.wish.is_known(number, sender, clock::real()) => {
                     tracing::debug!("signal {number} by {way:?} asks for what was asked for already");
                 }
                 number => return self.heard(number),

@@ -15,7 +15,7 @@ use crate::process::spawn::{self, Program, Streams};
 use crate::serve::find::NOT_FOUND;
 use crate::serve::{self, mapped};
 use crate::variables as var;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -138,7 +138,7 @@ impl StandIns {
     /// Starts those that are due; tells of those that cannot be.
     pub(super) fn poll(
         &mut self,
-        launches: &mut HashMap<u32, Launch>,
+        launches: &mut BTreeMap<u32, Launch>,
         descriptors: DescriptorLimit,
         now: Instant,
     ) -> Vec<Happened> {

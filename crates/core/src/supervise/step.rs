@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use crate::process::limits::DescriptorLimit;
 use crate::rendezvous::{Leader, Meeting, Met, RendezvousError, folded_roles};
 use crate::roster::Addressing;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) fn run_step(
 ) -> Result<Outcome, AgentError> {
     let descriptors = DescriptorLimit::raise_for(0, run.plan.members().len())?;
     in_event_loop(async move {
-        let mut signals = Signals::new(guard).map_err(io("signals"))?;
+        let mut signals = Signals::of(guard).map_err(io("signals"))?;
         let hostname = run.environ.hostname.as_deref();
         let join_request =
             meeting.join_request(&run.plan, hostname, &Addressing::default(), 0, run.spec.grace)?;
@@ -54,7 +54,7 @@ pub(crate) fn run_step(
                 }
             };
         let settled = settled(Prepared { plan, ..run }, None, attempt, deadline, members);
-        let mut conductor = match Conductor::of(settled, HashMap::new(), descriptors, stream) {
+        let mut conductor = match Conductor::of(settled, BTreeMap::new(), descriptors, stream) {
             Ok(conductor) => conductor,
             Err(error) => {
                 leader.say_goodbye(remotes, error.code(), Farewell::Error(hint::in_full(&error))).await;

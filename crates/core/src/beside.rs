@@ -1,0 +1,24 @@
+//! A thread beside the event loop, for a question that may take long: to a file server, to a submit host.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Does something on a thread of its own; without one, what was to be done is dropped.
+pub(crate) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    #[cfg(feature = "simulation")]
+    let work = match crate::simulated::beside::spawn(work) {
+        Ok(started) => return started,
+        Err(work) => work,
+    };
+    std::thread::Builder::new().spawn(work).map(drop)
+}
+
+/// Waits until a thread lets go of the other end.
+pub(crate) fn wait(ended: &Receiver<()>, limit: Duration) -> Result<(), RecvTimeoutError> {
+    #[cfg(feature = "simulation")]
+    if let Some(ended) = crate::simulated::beside::wait(ended, limit) {
+        return ended;
+    }
+    ended.recv_timeout(limit)
+}

@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit model simulate soak tensorflow python slurm htcondor htcondor-next faults faults-short hostile hostile-short fuzz deny reference bench
+.PHONY: build wheel demo sample test fmt lint unit model simulate soak mutants tensorflow python slurm htcondor htcondor-next faults faults-short hostile hostile-short fuzz deny reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -77,7 +77,7 @@ model:
 
 # Whole jobs of the real code among simulated machines, some hundreds of seeds: docs/design/simulation.md. tokio takes a seed
 # for its own choices only where it is built for that, so it is built apart.
-SIMULATE := RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR=$(TARGET)/simulation \
+SIMULATE := RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR=$(abspath $(TARGET))/simulation \
 	$(CARGO) test --quiet -p rallypoint --locked --features simulation --test simulation
 simulate:
 	$(SIMULATE)
@@ -85,6 +85,10 @@ simulate:
 # More of them: make soak SEEDS=10000 FIRST=400; make soak SEED=7 shows one
 soak:
 	$(SIMULATE) -- --nocapture whatever
+
+# The real code with one thing wrong in it, many times over: each has to be noticed. Apart from `test`, since it takes minutes
+mutants:
+	MUTANTS_TARGET=$(abspath $(TARGET))/mutants $(PYTHON) tests/simulation/mutants.py
 
 # The libraries of the oldest TensorFlow for the Python that the newest was tried with; the wheel alone
 OLDEST := build/tensorflow-oldest

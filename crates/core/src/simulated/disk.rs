@@ -12,7 +12,6 @@ pub(crate) enum Request {
     Read(String),
     Create(String, Vec<u8>),
     Link(String, String),
-    Rename(String, String),
     Remove(String),
     Age(String),
     /// Nothing; some time passes.
@@ -116,12 +115,6 @@ impl World {
                 if disk.newest(to).is_some() {
                     return Err(taken());
                 }
-                disk.set(to, Some(file), host, now);
-                Ok(Answer::Done)
-            }
-            Request::Rename(from, to) => {
-                let file = disk.newest(from).cloned().ok_or_else(not_found)?;
-                disk.set(from, None, host, now);
                 disk.set(to, Some(file), host, now);
                 Ok(Answer::Done)
             }

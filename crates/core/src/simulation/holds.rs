@@ -26,6 +26,7 @@ pub(super) fn check(scenario: &Scenario, played: &Played) -> Vec<String> {
     all.everyone_ends(&mut broken);
     all.one_roster(&mut broken);
     all.a_rank_has_one_owner(&mut broken);
+    all.restarts_are_counted(&mut broken);
     all.nobody_starts_after_the_loss(&mut broken);
     all.asked_once_then_killed_in_time(&mut broken);
     all.nobody_is_left(&mut broken);
@@ -353,6 +354,19 @@ impl Facts<'_> {
         }
         for (agent, ranks) in ranks.iter().filter(|(_, ranks)| ranks.len() > 1) {
             broken.push(format!("one-owner: agent {agent} has started ranks {ranks:?}"));
+        }
+    }
+
+    /// A member comes back as often as it may, and no more.
+    fn restarts_are_counted(&self, broken: &mut Vec<String>) {
+        let mut starts: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+        self.members().for_each(|(fate, rank)| *starts.entry((fate.agent, rank)).or_default() += 1);
+        for ((agent, rank), count) in starts {
+            if count > 1 + self.allowed_restarts(rank) {
+                broken.push(format!(
+                    "restarts-are-counted: agent {agent} has started rank {rank} {count} times"
+                ));
+            }
         }
     }
 

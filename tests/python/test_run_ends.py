@@ -73,7 +73,9 @@ class Terminal:
     def __init__(self, folder: Path, script: str, arguments: List[str], variables: Dict[str, Any]) -> None:
         self.master, slave = pty.openpty()
         # As a shell does for its foreground job.
-        first = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        first = "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        # Whoever runs the tests may have been started by nohup.
+        first += "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         file = folder / "at-terminal.py"
         file.write_text(first + textwrap.dedent(script))
         self.process = subprocess.Popen(

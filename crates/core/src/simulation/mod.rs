@@ -9,6 +9,7 @@
 //! | `play` | a scenario, from the first agent to the last |
 //! | `holds` | what must hold afterwards |
 
+mod facts;
 mod folder;
 mod holds;
 mod inside;

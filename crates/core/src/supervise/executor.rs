@@ -8,24 +8,19 @@ use super::output::{Drained, Output, Source, Tail};
 use super::rehearsing::Rehearsing;
 use super::silence::LastOutput;
 use super::standin::StandIns;
+use super::starting::{on_purpose, reason, spawn};
 use super::stop::{Order, Stop};
 use crate::clock::{self, Deadline};
 use crate::lane::Loss;
 use crate::network;
 use crate::outcome::{End, Ended};
 use crate::ports::HeldPort;
+use crate::process::calls;
 use crate::process::limits::DescriptorLimit;
-use crate::process::spawn::{self, Program, Streams};
 use crate::process::tree::{self, Asked, STUCK, STUCK_STILL};
-use crate::process::{Pipe, calls};
 use crate::rehearsal::{Deed, Planned};
-use crate::signal;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,8 +35,6 @@ const STARTING: Duration = Duration::from_secs(3);
 const LAST_WORDS: Duration = Duration::from_millis(300);
 /// What members that ended by themselves have left has this long.
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
-/// The most that is read of `RALLYPOINT_ERROR_FILE`.
-const MAX_REASON: u64 = 2000;
 
 /// How it all ended.
 #[derive(Debug)]
@@ -474,53 +467,11 @@ impl Executor {
     }
 }
 
-fn spawn(launch: &Launch, descriptors: DescriptorLimit) -> std::io::Result<(u32, Pipe, Pipe)> {
-    #[cfg(feature = "simulation")]
-    if let Some((pid, stdout, stderr)) = {
-        let port = launch.port.as_ref().map(HeldPort::port);
-        crate::simulated::processes::spawn(port, launch.rank, &launch.variables)
-    } {
-        return Ok((pid, Pipe::simulated(stdout), Pipe::simulated(stderr)));
-    }
-    let (stdout, child_stdout) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let (stderr, child_stderr) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    _ = std::fs::remove_file(&launch.error_file);
-    let variables = launch.variables.iter().map(|(name, value)| (name, value));
-    let program = Program::new(&launch.command).without(launch.withheld).variables(variables);
-    let stdin = File::open("/dev/null")?;
-    // The child's ends are closed at the end of this; only members hold them then.
-    let streams =
-        Streams { stdin: stdin.as_fd(), stdout: child_stdout.as_fd(), stderr: child_stderr.as_fd() };
-    let pid = spawn::spawn(&program, streams, descriptors)?;
-    Ok((pid, Pipe::new(stdout)?, Pipe::new(stderr)?))
-}
-
 /// How long after a look it is looked again whether a member listens that has run for so long. A small part of the time
 /// that it took to start; a smaller one at first, since small servers are up at once.
 fn listen_pause(age: Duration) -> Duration {
     let part = if age < STARTING { age / 20 } else { age / 8 };
     part.clamp(LISTEN_CHECK, SELDOM)
-}
-
-/// That a member's end was a rehearsal: it was killed by the signal that was sent on purpose, or failed after it was asked.
-fn on_purpose(end: &End, rehearsed: Option<Deed>) -> Option<String> {
-    let is_it = |deed: &Deed| *deed == Deed::Term || *end == End::Killed(deed.signal());
-    let deed = rehearsed.filter(is_it)?;
-    Some(format!("a rehearsal: {} was sent to it on purpose", signal::name(deed.signal())))
-}
-
-/// The first lines that the program left for us.
-fn reason(file: &std::path::Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    // It may have made anything there: a pipe would be waited at.
-    let file =
-        File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(file).ok()?;
-    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    file.take(MAX_REASON).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let text: String =
-        text.trim().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! | `following` | what it does with what it hears |
 //! | `step`, `launcher` | launcher mode: starts the step and leads it |
 //! | `launch` | from a roster to launches |
-//! | `executor`, `member` | this agent's own members: start, stop, reap |
+//! | `executor`, `member`, `starting` | this agent's own members: start, stop, reap |
 //! | `stop` | how they are stopped: asked, given a grace, killed |
 //! | `restarts` | who is started again, and when |
 //! | `rehearsing` | which faults on purpose are due |
@@ -48,6 +48,7 @@ mod run;
 mod signals;
 mod silence;
 mod standin;
+mod starting;
 mod step;
 mod stop;
 mod stream;

@@ -67,20 +67,20 @@ MUTANTS = [
     (
         "no exclusive create",
         "rendezvous/directory.rs",
-        "        let linked = self.folder.link(&prepared, &self.file);",
-        "        let linked = self.folder.rename(&prepared, &self.file);",
+        "        let linked = self.folder.link(&prepared, file);",
+        "        _ = self.folder.remove(file);\n        let linked = self.folder.link(&prepared, file);",
     ),
     (
         "nothing is taken back",
         "rendezvous/directory.rs",
-        "        if matches!(self.look(), Ok(Some(there)) if there.id == ours) {",
-        "        if false && matches!(self.look(), Ok(Some(there)) if there.id == ours) {",
+        "self.take_back(|last| last.id == ours)",
+        "self.take_back(|last| last.id.is_empty() && last.id == ours)",
     ),
     (
         "a takeover file stays",
         "rendezvous/directory.rs",
-        "        self.release(&takeover, &ours);",
-        "        _ = &takeover;",
+        '            self.folder.remove(&takeover_file(contact)).or_log("there is no takeover file, or it stays");',
+        "            _ = takeover_file(contact);",
     ),
     (
         "no signs of life",

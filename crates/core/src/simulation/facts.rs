@@ -106,7 +106,14 @@ impl Facts<'_> {
     /// Everything that may end the job once it runs, by what really happened.
     pub(super) fn all_causes(&self) -> Vec<Cause> {
         let mut causes = Vec::new();
-        let (lost, gone) = (OwnCode::MemberLost.code(), OwnCode::LeaderLost.code());
+        self.causes_by_members(&mut causes);
+        self.causes_by_agents(&mut causes);
+        self.causes_by_faults(&mut causes);
+        self.doubt_what_may_be_unheard(&mut causes);
+        causes
+    }
+
+    fn causes_by_members(&self, causes: &mut Vec<Cause>) {
         // Members that have ended by themselves with a failure, and for good.
         let mut failures: BTreeMap<u32, u32> = BTreeMap::new();
         for (fate, rank) in self.members() {
@@ -131,6 +138,10 @@ impl Facts<'_> {
         if let Some(at) = finished.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max()) {
             causes.push(Cause { at, noticed: at + ms(500), certain: true, codes: vec![0] });
         }
+    }
+
+    fn causes_by_agents(&self, causes: &mut Vec<Cause>) {
+        let (lost, gone) = (OwnCode::MemberLost.code(), OwnCode::LeaderLost.code());
         for (agent, life) in self.lives() {
             if let Some(at) = life.killed {
                 let silent = self.has(|fault| matches!(fault, Fault::LoseHost { .. } | Fault::Cut { .. }));
@@ -152,6 +163,10 @@ impl Facts<'_> {
                 });
             }
         }
+    }
+
+    fn causes_by_faults(&self, causes: &mut Vec<Cause>) {
+        let (lost, gone) = (OwnCode::MemberLost.code(), OwnCode::LeaderLost.code());
         for (at, fault) in &self.scenario.faults {
             let at = ms(*at);
             let interrupted = OwnCode::Interrupted.code();
@@ -197,7 +212,10 @@ impl Facts<'_> {
                 _ => {}
             }
         }
-        // What nobody may have heard of is certain to nobody.
+    }
+
+    /// What nobody may have heard of is certain to nobody.
+    fn doubt_what_may_be_unheard(&self, causes: &mut [Cause]) {
         let cut = self.scenario.faults.iter().filter_map(|(at, fault)| match fault {
             Fault::Cut { from, to, .. } if from != to => Some(ms(*at)),
             _ => None,
@@ -213,7 +231,6 @@ impl Facts<'_> {
                 .filter(|cause| cause.at + self.slack >= cut)
                 .for_each(|cause| cause.certain = false);
         }
-        causes
     }
 
     /// Whether it came to a job for this one.
@@ -243,7 +260,9 @@ impl Facts<'_> {
                 (0..self.scenario.hosts.len()).all(|slot| self.alive_at(slot, at).is_some())
             }
             Fault::Freeze { .. } | Fault::Kill { .. } | Fault::LoseHost { .. } | Fault::Cut { .. } => false,
-            Fault::Break { .. } | Fault::FullDisk { .. } => false,
+            // Before the roster, whoever was connected comes back to its rank.
+            Fault::Break { .. } => self.gathered.is_none_or(|(gathered, _)| at + ms(1000) < gathered),
+            Fault::FullDisk { .. } => false,
         }
     }
 

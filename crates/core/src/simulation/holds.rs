@@ -50,10 +50,9 @@ impl Facts<'_> {
             let cluster = config.split("\"task\"").next().unwrap_or_default().to_owned();
             rosters.entry(attempt).or_default().insert(cluster);
         }
-        // What the model has found: "two restarts", and "a restart that nobody counts".
-        let back = self.scenario.faults.iter();
-        let back = back.filter(|(_, fault)| matches!(fault, Fault::Kill { back: Some(_), .. })).count();
-        let is_known = back > usize::from(self.scenario.apart);
+        // What the model has found: "a restart that nobody counts".
+        let is_back = self.has(|fault| matches!(fault, Fault::Kill { back: Some(_), .. }));
+        let is_known = is_back && !self.scenario.apart;
         for (attempt, rosters) in rosters.iter().filter(|(_, rosters)| rosters.len() > 1 && !is_known) {
             broken.push(format!("one-roster: {} rosters of attempt {attempt}: {rosters:?}", rosters.len()));
         }
@@ -206,13 +205,11 @@ impl Facts<'_> {
                 Fault::LoseHost { .. } | Fault::SlowDisk { ms: 1500.., .. } | Fault::Freeze { .. }
             )
         };
-        // What an agent had just begun when it was killed. The model has found it too: "a contender is killed, and a file is left".
+        // What an agent had just begun when it was killed.
         let killed = self.has(|fault| matches!(fault, Fault::Kill { .. }));
         let begun = |file: &String| killed && !file.ends_with(".meet");
-        let is_contended = self.played.files.iter().any(|file| file.contains("takeover"));
         let left: Vec<&String> = self.played.files.iter().filter(|file| !begun(file)).collect();
-        let is_explained = self.has(may_stay) || killed && is_contended;
-        if !left.is_empty() && !is_explained {
+        if !left.is_empty() && !self.has(may_stay) {
             broken.push(format!("no-file-is-left: {left:?}"));
         }
     }

@@ -110,8 +110,8 @@ MUTANTS = [
     (
         "a lost leader stops nobody",
         "supervise/following.rs",
-        "                vec![Action::Say(RunEvent::LeaderLostWhileRunning { why }), Action::Stop(self.grace)]",
-        "                vec![Action::Say(RunEvent::LeaderLostWhileRunning { why })]",
+        "                vec![lost, Action::HangUp, Action::Stop(self.grace)]",
+        "                vec![lost, Action::HangUp]",
     ),
     (
         "a signal is not told to the leader",
@@ -122,8 +122,8 @@ MUTANTS = [
     (
         "a lost member is not missed",
         "supervise/leading.rs",
-        '                    self.apply(Event::Lost { rank, why: format!("its agent is gone: {why}") });',
-        "                    _ = (rank, why);",
+        '                    self.apply(Event::Lost { rank, why: format!("its agent is gone{on_purpose}: {why}") });',
+        "                    _ = (rank, why, on_purpose);",
     ),
     (
         "nobody gives up on the silent",

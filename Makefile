@@ -15,7 +15,7 @@ TEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo "nextest run 
 # Tests that need namespaces, and so root
 ROOTLESS := $(if $(filter 0,$(shell id -u)),,-m "not root")
 
-.PHONY: build wheel demo sample test fmt lint unit model simulate soak mutants tensorflow python slurm htcondor htcondor-next faults faults-short hostile hostile-short fuzz deny reference bench
+.PHONY: build wheel demo sample test fmt lint unit model simulate soak mutants tensorflow python slurm htcondor htcondor-next faults faults-short plain-runs hostile hostile-short fuzz deny reference bench
 build: $(BIN)
 
 $(BIN): $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
@@ -138,6 +138,11 @@ faults: $(BIN)
 faults-short: $(BIN)
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults/sabotage.py
 	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults --faults 30 --seed 7 --modes plain
+
+# Many runs to which nothing is done, beside busy loops: none may hang
+RUNS ?= 2000
+plain-runs: $(BIN)
+	RALLYPOINT=$(abspath $(BIN)) $(PYTHON) tests/faults/plain_runs.py $(RUNS)
 
 # Strangers while a job of 50 meets and runs, and somebody in the middle of a connection: make hostile CONNECTIONS=10000
 CONNECTIONS ?= 10000

@@ -2,7 +2,6 @@
 
 use super::member::Launch;
 use crate::outcome::End;
-use crate::ports::HeldPort;
 use crate::process::Pipe;
 use crate::process::limits::DescriptorLimit;
 use crate::process::spawn::{self, Program, Streams};
@@ -20,7 +19,7 @@ const MAX_REASON: u64 = 2000;
 pub(super) fn spawn(launch: &Launch, descriptors: DescriptorLimit) -> std::io::Result<(u32, Pipe, Pipe)> {
     #[cfg(feature = "simulation")]
     if let Some((pid, stdout, stderr)) = {
-        let port = launch.port.as_ref().map(HeldPort::port);
+        let port = launch.port.as_ref().map(crate::ports::HeldPort::port);
         crate::simulated::processes::spawn(port, launch.rank, &launch.variables)
     } {
         return Ok((pid, Pipe::simulated(stdout), Pipe::simulated(stderr)));

@@ -195,13 +195,15 @@ fn ctrl_z_lets_the_whole_job_stand_still() {
         .script(&format!("while [ ! -e {go} ]; do sleep 0.05; done"))
         .start_as_a_shell_does();
     let (guard, members) = (running.pid(), running.member_pids(2));
+    // A shell that is stopped while it starts a program waits for that, which is stopped too.
+    let stands = |&pid: &u32| matches!(state(pid), Some('T' | 'D'));
     kill(guard, "TSTP");
-    wait_until("all to stand still", || members.iter().chain([&guard]).all(|&pid| state(pid) == Some('T')));
+    wait_until("all to stand still", || members.iter().chain([&guard]).all(stands));
     kill(guard, "CONT");
     wait_until("all to go on", || members.iter().chain([&guard]).all(|&pid| state(pid) != Some('T')));
     // And an end while it stands still.
     kill(guard, "TSTP");
-    wait_until("all to stand still", || members.iter().chain([&guard]).all(|&pid| state(pid) == Some('T')));
+    wait_until("all to stand still", || members.iter().chain([&guard]).all(stands));
     kill(guard, "TERM");
     kill(guard, "CONT");
     let run = running.wait();

@@ -5,7 +5,7 @@
 //! with the caller, however that ends: then the job is asked to end. Not a parent-death signal, which is bound to the
 //! thread that has forked: a notebook's may be gone long before its process.
 
-use rallypoint::process::take_inherited_socket;
+use rallypoint::process::{self, take_inherited_socket};
 use rallypoint::supervise::guard;
 use rustix::process::{Signal, getppid, kill_process};
 use std::ffi::OsString;
@@ -63,7 +63,7 @@ pub(crate) fn watch() -> io::Result<()> {
             }
         }
     };
-    std::thread::Builder::new().stack_size(128 << 10).spawn(watch).map(drop)
+    process::start_thread(std::thread::Builder::new().stack_size(128 << 10), watch).map(drop)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! what it has no room for is left out and counted. At the end it has a moment; then the process ends without it.
 
 use crate::caller;
+use rallypoint::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -38,7 +39,7 @@ impl Voice {
             }
             _ = end.send(());
         };
-        let started = std::thread::Builder::new().stack_size(128 << 10).spawn(write);
+        let started = process::start_thread(std::thread::Builder::new().stack_size(128 << 10), write);
         Voice { thread: started.is_ok().then_some(Thread { lines, ended }), left_out: 0 }
     }
 

@@ -1,5 +1,6 @@
 //! A thread beside the event loop, for a question that may take long: to a file server, to a submit host.
 
+use crate::process;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ pub(crate) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         Ok(started) => return started,
         Err(work) => work,
     };
-    std::thread::Builder::new().spawn(work).map(drop)
+    process::start_thread(std::thread::Builder::new(), work).map(drop)
 }
 
 /// Waits until a thread lets go of the other end.

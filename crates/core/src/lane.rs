@@ -5,6 +5,7 @@
 //! once it is known, as a [`Loss`].
 
 use crate::clock::{self, Deadline};
+use crate::process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -84,7 +85,7 @@ impl<T: Send + 'static> Lane<T> {
         let (end, ended) = oneshot::channel();
         let progress = Progress::default();
         let count = progress.clone();
-        std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
+        process::start_thread(std::thread::Builder::new().stack_size(128 << 10), move || {
             while let Some(item) = receiver.blocking_recv() {
                 write(item, &count);
             }

@@ -30,3 +30,33 @@ pub use limits::TooFewDescriptors;
 pub(crate) use limits::check_descriptors;
 pub use path::{find_on_path, is_executable};
 pub(crate) use pipe::Pipe;
+
+/// Starts a thread that hears no signals. They are for the thread of the event loop; one that waits would be woken for each
+/// member that ends.
+pub fn start_thread<T: Send + 'static>(
+    thread: std::thread::Builder,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    // A thread begins with what its parent has blocked.
+    calls::with_all_blocked(|| thread.spawn(work))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_beside_hears_no_signals() {
+        let blocked = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let line = status.lines().find(|line| line.starts_with("SigBlk")).unwrap();
+            u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+        };
+        let before = blocked();
+        let beside = start_thread(std::thread::Builder::new(), blocked).unwrap().join().unwrap();
+        for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGTSTP] {
+            assert_ne!(beside & 1 << (signal - 1), 0, "{signal}");
+        }
+        assert_eq!(blocked(), before, "whoever starts it does as before");
+    }
+}

@@ -12,6 +12,7 @@ use crate::names::{Name, Names};
 use crate::network::{own_addresses, pid_namespace};
 use crate::outcome::Farewell;
 use crate::plan::Plan;
+use crate::process;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -131,7 +132,7 @@ impl Leader {
     pub(crate) fn ask_deadline(&mut self, ask: impl FnOnce() -> Option<SystemTime> + Send + 'static) {
         let (tell, answer) = oneshot::channel();
         // Without a thread it stays unknown: nothing depends on it.
-        if std::thread::Builder::new().spawn(move || _ = tell.send(ask())).is_ok() {
+        if process::start_thread(std::thread::Builder::new(), move || _ = tell.send(ask())).is_ok() {
             self.deadline = Some(answer);
         }
     }

@@ -4,7 +4,7 @@ use super::mode::Mode;
 use super::private::PrivateFolder;
 use crate::event::RunEvent;
 use crate::outcome::Outcome;
-use crate::process::is_hung_up;
+use crate::process::{self, is_hung_up};
 use crate::scheduler::Place;
 use crate::supervise::guard::{self, Side, Watched};
 use crate::supervise::{AgentError, Prepared, run_here, run_member, run_step};
@@ -90,7 +90,7 @@ fn clean_up(Place { mut way, .. }: Place, agent: u32) {
         way.clean_up_after(agent);
         _ = end.send(());
     };
-    if std::thread::Builder::new().spawn(clean_up).is_ok() {
+    if process::start_thread(std::thread::Builder::new(), clean_up).is_ok() {
         _ = ended.recv_timeout(CLEAN_UP);
     }
 }

@@ -8,6 +8,7 @@ use super::{Run, RunError};
 use crate::event::RunEvent;
 use crate::hint;
 use crate::outcome::Outcome;
+use crate::process;
 use crate::process::calls::{self, Forked};
 use crate::process::tree::thread_count;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -105,7 +106,7 @@ impl Teller {
             _ = to_write.iter().try_for_each(|word| caller.write_all(&word));
             _ = end.send(());
         };
-        let started = std::thread::Builder::new().stack_size(128 << 10).spawn(write);
+        let started = process::start_thread(std::thread::Builder::new().stack_size(128 << 10), write);
         Teller { words: started.is_ok().then_some(words), ended }
     }
 

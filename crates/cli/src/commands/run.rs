@@ -40,7 +40,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Success);
     }
-    let ready = match run.prepare() {
+    let ready = match run.prepare_in(environ) {
         Ok(ready) => ready,
         Err(error) => {
             voice::say_last(error_text(&error));

@@ -330,12 +330,16 @@ impl Run {
     }
 
     /// Answers every question that can be answered before anything starts.
-    pub fn prepare(mut self) -> Result<Ready, RunError> {
+    pub fn prepare(self) -> Result<Ready, RunError> {
+        self.prepare_in(scheduler::environ_here())
+    }
+
+    /// The same, for one who has looked at this process's environment already.
+    pub fn prepare_in(mut self, environ: Environ) -> Result<Ready, RunError> {
         guard::survive_file_limits()?;
         if let (Some(file), false) = (&self.events, self.launched) {
             close_for_children(file);
         }
-        let environ = scheduler::environ_here();
         let plan = self.plan(&environ)?;
         let program = self.command.first().ok_or(RunError::Nothing)?.to_string_lossy();
         let here = std::env::current_dir().unwrap_or_default();

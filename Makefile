@@ -65,7 +65,7 @@ lint:
 unit:
 	$(CARGO) $(TEST) --workspace --locked
 	# The examples of the crate's documentation
-	$(CARGO) test --quiet --doc --locked -p rallypoint
+	$(CARGO) test --quiet --doc --locked --workspace
 	# What the fuzzers keep, and what they once found
 	$(CARGO) $(TEST) -p rallypoint --locked --features fuzzing --test corpus
 	# A scheduler that was added by the guide alone

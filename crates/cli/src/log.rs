@@ -31,6 +31,11 @@ pub(crate) fn begin(verbose: bool) {
     }
 }
 
+/// Whether any decision is to be shown.
+pub(crate) fn is_on() -> bool {
+    tracing::level_filters::LevelFilter::current() != tracing::level_filters::LevelFilter::OFF
+}
+
 /// Lines go to this queue, or, with `None`, wherever they can be taken at once.
 pub(crate) fn through(queue: Option<SyncSender<String>>) {
     if let Ok(mut current) = QUEUE.lock() {

@@ -32,8 +32,10 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new(loudness: Loudness) -> Talk {
-        let voice = Voice::new();
-        log::through(voice.queue());
+        let mut voice = Voice::default();
+        if log::is_on() {
+            log::through(voice.queue());
+        }
         Talk {
             loudness,
             terminal: std::io::stderr().is_terminal(),

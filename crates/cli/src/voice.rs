@@ -16,19 +16,27 @@ const QUEUE: usize = 1000;
 /// How long the last lines may take.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
+#[derive(Default)]
 pub(crate) struct Voice {
-    /// `None` where no thread could be had: then nothing is said.
-    thread: Option<Thread>,
+    thread: Thread,
     left_out: usize,
 }
 
-struct Thread {
-    lines: SyncSender<String>,
-    ended: Receiver<()>,
+#[derive(Default)]
+enum Thread {
+    /// Nothing was said yet: most agents of a large job have nothing to say.
+    #[default]
+    NotNeeded,
+    /// None could be had: then nothing is said.
+    None,
+    Runs {
+        lines: SyncSender<String>,
+        ended: Receiver<()>,
+    },
 }
 
-impl Voice {
-    pub(crate) fn new() -> Voice {
+impl Thread {
+    fn start() -> Thread {
         let (lines, to_write) = sync_channel::<String>(QUEUE);
         let (end, ended) = channel();
         let write = move || {
@@ -39,13 +47,28 @@ impl Voice {
             }
             _ = end.send(());
         };
-        let started = process::start_thread(std::thread::Builder::new().stack_size(128 << 10), write);
-        Voice { thread: started.is_ok().then_some(Thread { lines, ended }), left_out: 0 }
+        match process::start_thread(std::thread::Builder::new().stack_size(128 << 10), write) {
+            Ok(_) => Thread::Runs { lines, ended },
+            Err(_) => Thread::None,
+        }
     }
 
+    /// Where its lines go; the thread begins with the first.
+    fn lines(&mut self) -> Option<&SyncSender<String>> {
+        if let Thread::NotNeeded = self {
+            *self = Thread::start();
+        }
+        match self {
+            Thread::Runs { lines, .. } => Some(lines),
+            Thread::NotNeeded | Thread::None => None,
+        }
+    }
+}
+
+impl Voice {
     /// Says a text, in one write, if there is room for it.
     pub(crate) fn say(&mut self, text: String) {
-        let Some(Thread { lines, .. }) = &self.thread else { return };
+        let Some(lines) = self.thread.lines() else { return };
         if self.left_out > 0 {
             let note = format!("rallypoint: ... {} lines were left out here\n", self.left_out);
             if lines.try_send(note).is_err() {
@@ -60,13 +83,13 @@ impl Voice {
     }
 
     /// Where others may say something too, in whole lines. To be given back before [`Voice::finish`].
-    pub(crate) fn queue(&self) -> Option<SyncSender<String>> {
-        self.thread.as_ref().map(|thread| thread.lines.clone())
+    pub(crate) fn queue(&mut self) -> Option<SyncSender<String>> {
+        self.thread.lines().cloned()
     }
 
     /// Waits until all is said, but not for ever.
     pub(crate) fn finish(self) {
-        if let Some(Thread { lines, ended }) = self.thread {
+        if let Thread::Runs { lines, ended } = self.thread {
             drop(lines);
             _ = ended.recv_timeout(LAST_LINES);
         }
@@ -102,7 +125,7 @@ pub(crate) fn say_if_heard(text: &str) {
 /// Says one text, at the end of a process.
 pub(crate) fn say_last(text: String) {
     caller::tell(&text);
-    let mut voice = Voice::new();
+    let mut voice = Voice::default();
     voice.say(text);
     voice.finish();
 }

@@ -275,6 +275,10 @@ impl ContestedLeader for Directory {
             self.take_back(|last| last.id == ours).or_log("the meeting file stays");
         }
     }
+
+    fn has_published(&self) -> bool {
+        self.ours.is_some()
+    }
 }
 
 impl Drop for Directory {

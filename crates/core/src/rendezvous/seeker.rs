@@ -107,7 +107,7 @@ impl Drop for Seeker {
             _ = self.asked.take().map(|ended| beside::wait(&ended, ANSWER_LIMIT));
             return;
         };
-        if !way.may_block() {
+        if !way.may_block() || !way.has_published() {
             return way.retract();
         }
         let (end, ended) = mpsc::channel::<()>();

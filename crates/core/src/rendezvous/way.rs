@@ -72,6 +72,11 @@ pub trait ContestedLeader: Send {
     /// Takes back what this agent has published.
     fn retract(&mut self);
 
+    /// False if there is nothing to take back: then that needs no thread either.
+    fn has_published(&self) -> bool {
+        true
+    }
+
     /// Takes back what an agent of this machine has published, by its pid, that is dead and cannot do it itself.
     fn clean_up_after(&mut self, _pid: u32) {}
 
@@ -136,6 +141,13 @@ impl WayToMeet {
         match self {
             WayToMeet::Known(way) => way.longest_pause(),
             WayToMeet::Contested(way) => way.longest_pause(),
+        }
+    }
+
+    pub(super) fn has_published(&self) -> bool {
+        match self {
+            WayToMeet::Known(_) => true,
+            WayToMeet::Contested(way) => way.has_published(),
         }
     }
 

@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-GREETING = b"RALLYPT3"
+GREETING = b"RALLYPT4"
 HABITS = ("noise", "half", "many", "slow", "huge", "http")
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-MAGIC = b"RALLYPT3"
+MAGIC = b"RALLYPT4"
 HABITS = ("silent", "slow", "huge", "wrong-key", "replayed", "half-open", "noise", "hang-up")
 AT_A_TIME = 400
 # A leader gives a stranger 5 s.

@@ -54,7 +54,7 @@ class Relay:
             held = b""
             while True:
                 head = exactly(source, 4)
-                frame = head + exactly(source, int.from_bytes(head, "big"))
+                frame = head + exactly(source, int.from_bytes(head, "big") & 0x7FFFFFFF)
                 number = self.frames[direction]
                 self.frames[direction] += connection == 0
                 if meddles and number == self.number:

@@ -308,15 +308,15 @@ fn strangers_are_named_and_hurt_nobody() {
         send(b"GET / HTTP/1.1\r\n\r\n"),
         send(&[0xff; 1 << 16]),
         // The right greeting, then nothing, then a wrong proof.
-        send(&[b"RALLYPT3".as_slice(), &[7; 32]].concat()),
-        send(&[b"RALLYPT3".as_slice(), &[7; 32], &[9; 32]].concat()),
-        send(&[b"RALLYPT3".as_slice(), &[7; 16]].concat()),
+        send(&[b"RALLYPT4".as_slice(), &[7; 32]].concat()),
+        send(&[b"RALLYPT4".as_slice(), &[7; 32], &[9; 32]].concat()),
+        send(&[b"RALLYPT4".as_slice(), &[7; 16]].concat()),
     ];
     // A greeting is answered with another, and a wrong proof with a no.
     let mut answer = [0; 41];
     kept[3].set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     kept[3].read_exact(&mut answer).unwrap();
-    assert_eq!((&answer[..8], answer[40]), (b"RALLYPT3".as_slice(), 0));
+    assert_eq!((&answer[..8], answer[40]), (b"RALLYPT4".as_slice(), 0));
     kept.extend((0..1000).map(|_| connect()));
     let workers = [member(&folder, &[], SERVE_OR_WORK), member(&folder, &[], SERVE_OR_WORK)];
     for run in workers.into_iter().map(Running::wait) {

@@ -3,6 +3,7 @@
 use super::Key;
 use super::join::HEARTBEAT;
 use super::message::{Offer, ToLeader, ToMember};
+use super::seal::Shared;
 use super::strangers::Strangers;
 use super::wire::{self, WireError, Writer};
 use crate::clock;
@@ -15,7 +16,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -68,8 +68,8 @@ pub(crate) struct Remote {
 #[derive(Debug)]
 enum Outgoing {
     Message(ToMember),
-    /// Encoded once for everybody.
-    Encoded(Arc<[u8]>),
+    /// Encoded and sealed once for everybody.
+    Shared(Shared),
 }
 
 impl Remote {
@@ -80,8 +80,8 @@ impl Remote {
     }
 
     /// The same for what is encoded already, and must arrive.
-    pub(super) fn send_encoded(&self, message: Arc<[u8]>) {
-        self.queue(Outgoing::Encoded(message), true);
+    pub(super) fn send_shared(&self, message: Shared) {
+        self.queue(Outgoing::Shared(message), true);
     }
 
     fn queue(&self, message: Outgoing, must_arrive: bool) {
@@ -129,7 +129,7 @@ pub(super) async fn accept_all(listener: TcpListener, key: Key, world: u32, send
     let most = MOST_STRANGERS + world as usize;
     let key = Rc::new(key);
     let strangers = TurnedAway::new(sender.clone());
-    let mut unproved: VecDeque<(Rc<Cell<bool>>, String, AbortHandle)> = VecDeque::new();
+    let mut unproved: VecDeque<(Rc<Cell<Standing>>, String, AbortHandle)> = VecDeque::new();
     for id in 0.. {
         if sender.is_closed() {
             return;
@@ -143,19 +143,24 @@ pub(super) async fn accept_all(listener: TcpListener, key: Key, world: u32, send
                 continue;
             }
         };
-        unproved.retain(|(proved, _, task)| !proved.get() && !task.is_finished());
+        // Looked through only when it has grown to the limit, so that a crowd costs no more than its number.
+        if unproved.len() >= most {
+            unproved.retain(|(standing, _, task)| standing.get() != Standing::Proved && !task.is_finished());
+        }
         if unproved.len() >= most
-            && let Some((_, peer, task)) = unproved.pop_front()
+            && let Some((standing, peer, task)) = unproved.pop_front()
         {
             task.abort();
-            let why = format!("{most} connections have not proved themselves yet; the oldest is closed");
-            strangers.add(&peer, &why);
+            if standing.get() == Standing::Unproved {
+                let why = format!("{most} connections have not proved themselves yet; the oldest is closed");
+                strangers.add(&peer, &why);
+            }
         }
-        let proved = Rc::new(Cell::new(false));
-        let connection = Connection { id, stream, peer, proved: proved.clone() };
+        let standing = Rc::new(Cell::new(Standing::Unproved));
+        let connection = Connection { id, stream, peer, standing: standing.clone() };
         let serve = serve(connection, key.clone(), sender.clone(), strangers.clone());
         let task = tokio::task::spawn_local(serve);
-        unproved.push_back((proved, peer.to_string(), task.abort_handle()));
+        unproved.push_back((standing, peer.to_string(), task.abort_handle()));
     }
 }
 
@@ -202,23 +207,35 @@ impl TurnedAway {
     }
 }
 
+/// What is known of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Unproved,
+    /// It was told off, and may take a moment to hear it.
+    TurnedAway,
+    Proved,
+}
+
 /// A connection that was taken.
 struct Connection {
     id: u64,
     stream: TcpStream,
     peer: SocketAddr,
-    /// It has proved itself, or was turned away.
-    proved: Rc<Cell<bool>>,
+    standing: Rc<Cell<Standing>>,
 }
 
 /// One connection, from its first byte to its last.
 async fn serve(connection: Connection, key: Rc<Key>, sender: mpsc::Sender<Incoming>, strangers: TurnedAway) {
-    let Connection { id: connection, stream, peer, proved: is_proved } = connection;
+    let Connection { id: connection, stream, peer, standing } = connection;
     let peer = peer.to_string();
     let local =
         stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip().to_canonical());
+    let turn_away = |error: &WireError| {
+        standing.set(Standing::TurnedAway);
+        strangers.add(&peer, &hint::in_full(error));
+    };
     let proved = async {
-        let (mut reader, writer) = wire::accept(stream, &key).await?;
+        let (mut reader, writer) = wire::accept(stream, &key, turn_away).await?;
         let first = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
             .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
@@ -228,14 +245,12 @@ async fn serve(connection: Connection, key: Rc<Key>, sender: mpsc::Sender<Incomi
         }
     }
     .await;
-    is_proved.set(true);
     let (mut reader, writer, offer) = match proved {
         Ok(proved) => proved,
-        Err(error) => {
-            strangers.add(&peer, &hint::in_full(&error));
-            return;
-        }
+        Err(error) if standing.get() == Standing::Unproved => return turn_away(&error),
+        Err(_) => return,
     };
+    standing.set(Standing::Proved);
     let (to_writer, outgoing) = mpsc::channel::<Outgoing>(QUEUE);
     let (cut, mut is_cut) = mpsc::channel(1);
     let writer = tokio::task::spawn_local(write_all(writer, outgoing, cut.clone()));
@@ -277,7 +292,7 @@ async fn write_all(
             match next {
                 Ok(None) => None,
                 Ok(Some(Outgoing::Message(message))) => Some(writer.write(&message).await),
-                Ok(Some(Outgoing::Encoded(content))) => Some(writer.write_encoded(&content).await),
+                Ok(Some(Outgoing::Shared(shared))) => Some(writer.write_shared(&shared).await),
                 Err(_) => Some(writer.write(&ToMember::Alive).await),
             }
         });
@@ -332,9 +347,14 @@ mod tests {
             let (sender, mut incoming) = mpsc::channel(16);
             tokio::task::spawn_local(accept_all(listener, key.clone(), 1, sender));
             let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-            let (_reader, mut writer) = wire::join(stream, &key).await.unwrap();
-            writer.write(&ToLeader::Offer(Offer::for_tests(0))).await.unwrap();
-            let Some(Incoming::Offer { remote, .. }) = incoming.recv().await else { panic!("no offer") };
+            let offer = ToLeader::Offer(Offer::for_tests(0));
+            let answer = async {
+                let Some(Incoming::Offer { remote, .. }) = incoming.recv().await else { panic!("no offer") };
+                remote.send(ToMember::Later);
+                remote
+            };
+            let (joined, remote) = tokio::join!(wire::join(stream, &key, &offer), answer);
+            let _kept = joined.unwrap();
             let gone = async {
                 loop {
                     for _ in 0..8 {

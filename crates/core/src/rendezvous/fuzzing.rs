@@ -38,8 +38,8 @@ pub fn handshake(data: &[u8]) {
         };
         let listened = async {
             match side % 2 {
-                0 => accept(ours.into(), &key).await.is_ok(),
-                _ => join(ours.into(), &key).await.is_ok(),
+                0 => accept(ours.into(), &key, |_| {}).await.is_ok(),
+                _ => join(ours.into(), &key, &ToLeader::Alive).await.is_ok(),
             }
         };
         let (heard, let_in) = tokio::join!(spoken, listened);
@@ -142,12 +142,23 @@ type Ends = (Reader, Writer);
 /// A leader and a joiner that have proved the key to each other, and the way between them: the leader's end, the joiner's.
 async fn connected(key: &Key) -> (Ends, Ends, (TcpStream, TcpStream)) {
     let ((leader, mut leaders_end), (joiner, mut joiners_end)) = (pair(), pair());
-    let both = async { tokio::join!(accept(leader.into(), key), join(joiner.into(), key)) };
+    let leads = async {
+        let (mut reader, mut writer) = accept(leader.into(), key, |_| {}).await.expect("the key");
+        assert_eq!(reader.read::<ToLeader>().await.ok(), Some(ToLeader::Alive));
+        writer.write(&ToMember::Alive).await.expect("room for a few bytes");
+        (reader, writer)
+    };
+    let joins = async {
+        let (mut reader, writer) = join(joiner.into(), key, &ToLeader::Alive).await.expect("the key");
+        assert_eq!(reader.read::<ToMember>().await.ok(), Some(ToMember::Alive));
+        (reader, writer)
+    };
+    let both = async { tokio::join!(leads, joins) };
     let (accepted, joined) = tokio::select! {
         both = both => both,
         _ = copy_bidirectional(&mut leaders_end, &mut joiners_end) => panic!("the handshake ended too early"),
     };
-    (accepted.expect("the key"), joined.expect("the key"), (leaders_end, joiners_end))
+    (accepted, joined, (leaders_end, joiners_end))
 }
 
 /// Sends messages, changes their frames on the way as `edits` tell, and compares what is taken with what was sent. The other

@@ -3,6 +3,7 @@
 use super::connections::{self, Incoming, Remote};
 use super::endpoints;
 use super::message::{Columns, Offer, Seat, ToLeader, ToMember, VERSION};
+use super::seal::Shared;
 use super::seats::{Ended, Refusal, Seating, Seats, Verdict};
 use super::{Contact, JoinRequest, Key, Remotes, RendezvousError, Wait};
 use crate::clock;
@@ -14,7 +15,6 @@ use crate::outcome::Farewell;
 use crate::plan::Plan;
 use crate::process;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 
@@ -68,7 +68,7 @@ pub struct Met {
 /// The roster as it goes out, encoded once for all. It is handed out when the leader itself is ready: nobody is to start a
 /// member of a job that has failed already.
 #[derive(Debug)]
-pub struct Handout(Arc<[u8]>);
+pub struct Handout(Shared);
 
 impl Leader {
     /// Listens on any port, for a step that is about to be started.
@@ -372,7 +372,7 @@ impl Leader {
         let seconds =
             deadline.and_then(|end| Some(end.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs()));
         let roster = ToMember::Roster(Columns { deadline: seconds, ..Columns::of(attempt, &members)? });
-        let encoded: Arc<[u8]> = serde_json::to_vec(&roster).map_err(std::io::Error::from)?.into();
+        let encoded = Shared::new(serde_json::to_vec(&roster).map_err(std::io::Error::from)?)?;
         let remotes = std::mem::take(&mut self.remotes);
         Ok(Met { attempt, deadline, runs, members, remotes, roster: Handout(encoded) })
     }
@@ -421,7 +421,7 @@ fn attempt(of_job: u32, runs: &[u32]) -> u32 {
 impl Handout {
     /// Everyone gets it, and starts its member.
     pub fn hand_out(&self, remotes: &Remotes) {
-        remotes.values().for_each(|remote| remote.send_encoded(self.0.clone()));
+        remotes.values().for_each(|remote| remote.send_shared(self.0.clone()));
     }
 }
 #[cfg(test)]

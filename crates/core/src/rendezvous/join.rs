@@ -61,10 +61,12 @@ impl Link {
         let own: Vec<IpAddr> =
             join_request.offer.addresses.iter().filter_map(|address| address.parse().ok()).collect();
         let addresses = socket_addresses(contact, &join_request.offer.machine, &own);
-        let (local, mut reader, mut writer) = wire::reach(&addresses, &key).await?;
-        let mut offer = join_request.offer.clone();
-        endpoints::proved_first(&mut offer, local);
-        writer.write(&ToLeader::Offer(offer)).await?;
+        let offer = |local: IpAddr| {
+            let mut offer = join_request.offer.clone();
+            endpoints::proved_first(&mut offer, local);
+            ToLeader::Offer(offer)
+        };
+        let (mut reader, writer) = wire::reach(&addresses, &key, offer).await?;
         let answer = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
             .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;

@@ -25,6 +25,15 @@ impl Key {
         random_bytes().map(Key)
     }
 
+    /// Of 32 unpredictable bytes.
+    pub(super) fn from_bytes(bytes: [u8; 32]) -> Key {
+        Key(bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Reads `RALLYPOINT_KEY_FILE`: 64 hexadecimal digits, or any secret of at least 32 bytes.
     ///
     /// A file that others may read is refused: whoever knows the key may join the job. So is a short secret: one who
@@ -88,13 +97,13 @@ impl Key {
     }
 }
 
-/// 32 unpredictable bytes.
 /// A number that nobody else has; a system without random numbers has none.
 pub(super) fn random_number() -> Option<u64> {
     let bytes = random_bytes().ok()?;
     bytes.first_chunk().copied().map(u64::from_be_bytes)
 }
 
+/// 32 unpredictable bytes.
 pub(super) fn random_bytes() -> Result<[u8; 32], RendezvousError> {
     #[cfg(feature = "simulation")]
     if let Some(bytes) = crate::simulated::random_bytes() {

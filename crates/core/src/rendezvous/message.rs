@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The protocol's version; agents of different ones do not meet.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// From an agent to the leader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -185,8 +185,8 @@ pub struct Columns {
     pub(crate) hosts: String,
     /// A host list: an address for each run.
     pub(crate) addresses: String,
-    /// How many ranks each run has.
-    pub(crate) counts: Vec<u32>,
+    /// How many ranks each run has: `[[8,1250]]` is 1,250 runs of 8.
+    pub(crate) counts: Vec<(u32, u32)>,
     /// The machine's number for each run, where the names of the hosts do not tell machines apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machines: Option<Vec<u32>>,
@@ -220,7 +220,7 @@ impl Columns {
             deadline: None,
             hosts: HostList::fold(runs.iter().map(|(host, ..)| host), Order::Kept)?.to_string(),
             addresses: HostList::fold(runs.iter().map(|(_, address, _)| address), Order::Kept)?.to_string(),
-            counts,
+            counts: repeated(&counts),
             machines: Some(machines).filter(|machines| *machines != by_name),
             ports,
         })
@@ -230,8 +230,11 @@ impl Columns {
     pub fn members(&self, world: u32) -> Option<Vec<Seat>> {
         let hosts: HostList = self.hosts.parse().ok()?;
         let addresses: HostList = self.addresses.parse().ok()?;
-        let total: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
-        let runs = self.counts.len() as u64;
+        let (mut total, mut runs) = (0u64, 0u64);
+        for (count, times) in &self.counts {
+            total = total.checked_add(u64::from(*count) * u64::from(*times))?;
+            runs += u64::from(*times);
+        }
         let ports_fit = self.ports.len() == world as usize * 4 && self.ports.is_ascii();
         if total != u64::from(world) || hosts.count() != runs || addresses.count() != runs || !ports_fit {
             return None;
@@ -246,16 +249,22 @@ impl Columns {
             std::str::from_utf8(digits).ok().and_then(|digits| u16::from_str_radix(digits, 16).ok())
         });
         let mut members = Vec::with_capacity(world as usize);
+        let counts = self.counts.iter().flat_map(|(count, times)| (0..*times).map(|_| *count));
         for (((host, machine), address), count) in
-            hosts.into_iter().zip(machines).zip(addresses.names()).zip(&self.counts)
+            hosts.into_iter().zip(machines).zip(addresses.names()).zip(counts)
         {
-            for _ in 0..*count {
+            for _ in 0..count {
                 let endpoint = Endpoint { address: address.clone(), port: ports.next()?? };
                 members.push(Seat { host: host.clone(), machine, endpoint });
             }
         }
         Some(members)
     }
+}
+
+/// Each number, and how often it comes in a row.
+fn repeated(numbers: &[u32]) -> Vec<(u32, u32)> {
+    numbers.chunk_by(|one, next| one == next).map(|row| (row[0], row.len() as u32)).collect()
 }
 
 /// Numbers in order of appearance: what a machine's number is where each has a name of its own.
@@ -292,7 +301,9 @@ mod tests {
             Columns { ports: "zzzz".repeat(1000), ..columns.clone() },
             Columns { hosts: "n[1-".to_owned(), ..columns.clone() },
             Columns { addresses: "n1".to_owned(), ..columns.clone() },
-            Columns { counts: vec![u32::MAX; 125], ..columns.clone() },
+            Columns { counts: vec![(u32::MAX, 125)], ..columns.clone() },
+            Columns { counts: vec![(u32::MAX, u32::MAX); 3], ..columns.clone() },
+            Columns { counts: vec![(0, u32::MAX), (8, 125)], ..columns.clone() },
             Columns { machines: Some(vec![0; 124]), ..columns.clone() },
         ] {
             assert_eq!(bad.members(1000), None);

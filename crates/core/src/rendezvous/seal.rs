@@ -2,10 +2,14 @@
 //!
 //! ChaCha20-Poly1305, with one key per connection and direction. The number of a frame is its nonce: it is never sent, and
 //! never used twice under one key. A frame's length is sealed with it.
+//!
+//! What goes to thousands of members unchanged, the roster, is sealed once ([`Shared`]).
 
-use super::key::Key;
+use super::RendezvousError;
+use super::key::{Key, random_bytes};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit, Nonce, Tag};
+use std::sync::Arc;
 
 /// What a seal adds to a frame.
 pub(super) const TAG: usize = 16;
@@ -22,6 +26,15 @@ pub(super) struct Seal {
     cipher: ChaCha20Poly1305,
     /// The number of the next frame.
     next: u64,
+}
+
+/// Content that is sealed once for many connections, under a key of its own. Each connection is told that key in a frame of
+/// its own, so that what holds for a frame holds for the content too: nobody else can read, change or repeat it.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) key: Key,
+    /// With its tag.
+    pub(super) sealed: Arc<[u8]>,
 }
 
 /// A frame that was changed, or is not the next one.
@@ -64,6 +77,30 @@ impl Seal {
             .map_err(|_| Broken)?;
         sealed.truncate(size);
         self.next += 1;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Under a new key, which seals nothing else.
+    pub(super) fn new(mut content: Vec<u8>) -> Result<Shared, RendezvousError> {
+        let key = Key::from_bytes(random_bytes()?);
+        let cipher = ChaCha20Poly1305::new(key.bytes().into());
+        let tag = cipher
+            .encrypt_inout_detached(&nonce(0), &[], content.as_mut_slice().into())
+            .map_err(|_| std::io::Error::other("a roster of too many bytes"))?;
+        content.extend_from_slice(&tag);
+        Ok(Shared { key, sealed: content.into() })
+    }
+
+    /// What `new` was given.
+    pub(super) fn open(key: &[u8; 32], sealed: &mut Vec<u8>) -> Result<(), Broken> {
+        let size = sealed.len().checked_sub(TAG).ok_or(Broken)?;
+        let (content, tag) = sealed.split_at_mut(size);
+        let tag = Tag::try_from(&*tag).map_err(|_| Broken)?;
+        let cipher = ChaCha20Poly1305::new(key.into());
+        cipher.decrypt_inout_detached(&nonce(0), &[], content.into(), &tag).map_err(|_| Broken)?;
+        sealed.truncate(size);
         Ok(())
     }
 }
@@ -125,5 +162,29 @@ mod tests {
         let other = Key::random().unwrap();
         assert_eq!(open(&mut new(&other, Direction::ToLeader), length, &frame), Err(Broken), "another key");
         assert_eq!(open(&mut reader(), length, &frame), Ok(()));
+    }
+
+    #[test]
+    fn what_is_shared_opens_with_its_own_key_alone() {
+        let secret = b"a roster of sixteen bytes and more";
+        let (one, other) = (Shared::new(secret.to_vec()).unwrap(), Shared::new(secret.to_vec()).unwrap());
+        assert_ne!(one.sealed, other.sealed);
+        assert!(
+            !one.sealed.windows(8).any(|part| secret.windows(8).any(|words| words == part)),
+            "in the clear"
+        );
+        let open = |key: &Key, sealed: &[u8]| {
+            let mut sealed = sealed.to_vec();
+            Shared::open(key.bytes(), &mut sealed).map(|()| sealed)
+        };
+        assert_eq!(open(&one.key, &one.sealed), Ok(secret.to_vec()));
+        assert_eq!(open(&one.key, &other.sealed), Err(Broken), "another's key");
+        assert_eq!(open(&one.key, &one.sealed[1..]), Err(Broken), "cut");
+        assert_eq!(open(&one.key, &one.sealed[..10]), Err(Broken), "shorter than a tag");
+        for at in 0..one.sealed.len() {
+            let mut changed = one.sealed.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(open(&one.key, &changed), Err(Broken), "byte {at}");
+        }
     }
 }

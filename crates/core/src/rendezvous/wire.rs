@@ -4,18 +4,20 @@
 //! read. Then every frame is sealed ([`Seal`]) under a key of this connection and this direction alone.
 //!
 //! ```text
-//! joiner -> leader   "RALLYPT3" nonce(32)
-//! leader -> joiner   "RALLYPT3" nonce(32)
-//! joiner -> leader   mac(32)
-//! leader -> joiner   1 mac(32) (welcome) or 0 (wrong key)
+//! joiner -> leader   "RALLYPT4" nonce(32)
+//! leader -> joiner   "RALLYPT4" nonce(32)
+//! joiner -> leader   mac(32), and at once its first frame, the offer
+//! leader -> joiner   1 mac(32) (welcome) and at once its first frame, or 0 (wrong key)
 //! then both ways     length(4) sealed content, tag(16)
+//! or to the member   length(4, highest bit set) sealed key(32), tag(16), content sealed under that key, tag(16)
 //! ```
 //!
 //! The joiner proves first: whoever connects to a leader without the key gets random numbers and a no.
 
 use super::RendezvousError;
 use super::key::{Key, random_bytes};
-use super::seal::{Broken, Direction, Seal, TAG};
+use super::message::ToLeader;
+use super::seal::{Broken, Direction, Seal, Shared, TAG};
 use crate::hint;
 use crate::hint::{Hint, Hinted};
 use crate::network::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
@@ -24,15 +26,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
-const MAGIC: &[u8; 8] = b"RALLYPT3";
+const MAGIC: &[u8; 8] = b"RALLYPT4";
 /// What the magic of every version begins with.
 const ANY_VERSION: &[u8] = b"RALLYPT";
 
 /// A peer that does not speak within this is a stranger.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long one that is turned away may take to hear it.
+const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// An address that does not take a connection within this is not reachable.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -106,10 +111,20 @@ impl From<std::io::Error> for WireError {
     }
 }
 
+/// In a frame's length: what it has is sealed for many, under a key that comes first.
+const FOR_MANY: u32 = 1 << 31;
+
+/// What is sealed for many, and at most this long, is copied behind its key.
+const COPIED: usize = 16 << 10;
+
+/// What is read ahead: most messages fit, so that a frame takes one call of the system instead of three. A leader has one of
+/// these per member.
+const READ_AHEAD: usize = 1 << 10;
+
 /// One direction's reading end.
 #[derive(Debug)]
 pub(super) struct Reader<R = OwnedReadHalf> {
-    stream: R,
+    stream: BufReader<R>,
     seal: Seal,
     limit: usize,
 }
@@ -118,6 +133,8 @@ pub(super) struct Reader<R = OwnedReadHalf> {
 #[derive(Debug)]
 pub(super) struct Writer<W = OwnedWriteHalf> {
     stream: W,
+    /// What goes out with the first frame.
+    unsent: Vec<u8>,
     seal: Seal,
 }
 
@@ -131,7 +148,7 @@ fn greeting() -> Result<([u8; 40], [u8; 32]), WireError> {
 }
 
 /// The other side's random number.
-async fn read_greeting(reader: &mut OwnedReadHalf) -> Result<[u8; 32], WireError> {
+async fn read_greeting(reader: &mut BufReader<OwnedReadHalf>) -> Result<[u8; 32], WireError> {
     let mut magic = [0; 8];
     reader.read_exact(&mut magic).await?;
     match &magic {
@@ -144,11 +161,17 @@ async fn read_greeting(reader: &mut OwnedReadHalf) -> Result<[u8; 32], WireError
     Ok(nonce)
 }
 
-/// The leader's side: wants the key proved before it proves it.
-pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writer), WireError> {
+/// The leader's side: wants the key proved before it proves it. Its own proof goes out with its first frame, the answer to
+/// the offer. Of one with another key `tell` is told at once; the answer to it may take a moment more.
+pub(super) async fn accept(
+    stream: TcpStream,
+    key: &Key,
+    tell: impl FnOnce(&WireError),
+) -> Result<(Reader, Writer), WireError> {
     stream.set_nodelay(true).or_log("small messages may be late");
-    let (mut reader, mut writer) = stream.into_split();
-    let session = timeout(HANDSHAKE_LIMIT, async {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
+    let (session, welcome) = timeout(HANDSHAKE_LIMIT, async {
         let theirs = read_greeting(&mut reader).await.map_err(|error| match error {
             WireError::Closed => WireError::NotRallypoint,
             other => other,
@@ -158,48 +181,66 @@ pub(super) async fn accept(stream: TcpStream, key: &Key) -> Result<(Reader, Writ
         let mut proof = [0; 32];
         reader.read_exact(&mut proof).await?;
         if key.mac(b"joiner", &[&ours, &theirs]) != proof {
-            _ = writer.write_all(&[0]).await;
+            tell(&WireError::WrongKey);
+            refuse(&mut reader, &mut writer).await;
             return Err(WireError::WrongKey);
         }
         let mut welcome = [1; 33];
         welcome[1..].copy_from_slice(key.mac(b"leader", &[&theirs, &ours]).as_bytes());
-        writer.write_all(&welcome).await?;
-        Ok(key.derive(&[&theirs, &ours]))
+        Ok((key.derive(&[&theirs, &ours]), welcome))
     })
     .await
     .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
     let (to_leader, to_member) = seals(&session);
     Ok((
         Reader { stream: reader, seal: to_leader, limit: MAX_TO_LEADER },
-        Writer { stream: writer, seal: to_member },
+        Writer { stream: writer, unsent: welcome.to_vec(), seal: to_member },
     ))
 }
 
-/// The joiner's side: proves first.
-pub(super) async fn join(stream: TcpStream, key: &Key) -> Result<(Reader, Writer), WireError> {
+/// Says no, and takes what the other has sent already: who closes a connection with unread bytes takes back its last word.
+async fn refuse(reader: &mut BufReader<OwnedReadHalf>, writer: &mut OwnedWriteHalf) {
+    let said = async {
+        writer.write_all(&[0]).await?;
+        writer.shutdown().await?;
+        tokio::io::copy(&mut reader.take(MAX_TO_LEADER as u64), &mut tokio::io::sink()).await
+    };
+    _ = timeout(LAST_BYTES, said).await;
+}
+
+/// The joiner's side: proves first. Its first frame goes with the proof, since nobody without the key can open it, and is
+/// read when the leader has proved itself too.
+pub(super) async fn join(
+    stream: TcpStream,
+    key: &Key,
+    first: &ToLeader,
+) -> Result<(Reader, Writer), WireError> {
     stream.set_nodelay(true).or_log("small messages may be late");
-    let (mut reader, mut writer) = stream.into_split();
-    let session = timeout(HANDSHAKE_LIMIT, async {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
+    let (to_leader, to_member) = timeout(HANDSHAKE_LIMIT, async {
         let (greeting, ours) = greeting()?;
         writer.write_all(&greeting).await?;
         let theirs = read_greeting(&mut reader).await?;
-        writer.write_all(key.mac(b"joiner", &[&theirs, &ours]).as_bytes()).await?;
+        let (mut to_leader, to_member) = seals(&key.derive(&[&ours, &theirs]));
+        let mut proof = key.mac(b"joiner", &[&theirs, &ours]).as_bytes().to_vec();
+        proof.append(&mut sealed(&encoded(first)?, &mut to_leader)?);
+        writer.write_all(&proof).await?;
         if reader.read_u8().await? != 1 {
             return Err(WireError::WrongKey);
         }
         let mut proof = [0; 32];
         reader.read_exact(&mut proof).await?;
         match key.mac(b"leader", &[&ours, &theirs]) == proof {
-            true => Ok(key.derive(&[&ours, &theirs])),
+            true => Ok((to_leader, to_member)),
             false => Err(WireError::WrongKey),
         }
     })
     .await
     .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
-    let (to_leader, to_member) = seals(&session);
     Ok((
         Reader { stream: reader, seal: to_member, limit: MAX_TO_MEMBER },
-        Writer { stream: writer, seal: to_leader },
+        Writer { stream: writer, unsent: Vec::new(), seal: to_leader },
     ))
 }
 
@@ -213,7 +254,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     pub(super) async fn read<T: DeserializeOwned>(&mut self) -> Result<T, WireError> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length).await?;
-        let size = u32::from_be_bytes(length) as usize;
+        let told = u32::from_be_bytes(length);
+        let size = (told & !FOR_MANY) as usize;
         if size > self.limit + TAG {
             return Err(WireError::TooLarge { size, limit: self.limit });
         }
@@ -223,36 +265,91 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         if content.len() < size {
             return Err(WireError::Closed);
         }
-        self.seal.open(length, &mut content).map_err(|Broken| WireError::BadSeal)?;
+        let opened = match told & FOR_MANY {
+            0 => self.seal.open(length, &mut content),
+            _ => self.open_for_many(length, &mut content),
+        };
+        opened.map_err(|Broken| WireError::BadSeal)?;
         serde_json::from_slice(&content).map_err(|error| WireError::Nonsense(error.to_string()))
+    }
+}
+
+impl<R> Reader<R> {
+    /// First the key, which is for this connection, then the content.
+    fn open_for_many(&mut self, length: [u8; 4], content: &mut Vec<u8>) -> Result<(), Broken> {
+        if content.len() < 32 + TAG {
+            return Err(Broken);
+        }
+        let shared = content.split_off(32 + TAG);
+        self.seal.open(length, content)?;
+        let key: [u8; 32] = content.as_slice().try_into().map_err(|_| Broken)?;
+        *content = shared;
+        Shared::open(&key, content)
     }
 }
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
     pub(super) async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), WireError> {
-        let content = serde_json::to_vec(message).map_err(|error| WireError::Nonsense(error.to_string()))?;
-        self.write_encoded(&content).await
+        self.write_encoded(&encoded(message)?).await
     }
 
-    /// A message that was encoded once for many.
     pub(super) async fn write_encoded(&mut self, content: &[u8]) -> Result<(), WireError> {
-        let too_large = || WireError::TooLarge { size: content.len(), limit: MAX_TO_MEMBER };
-        let size = u32::try_from(content.len() + TAG).map_err(|_| too_large())?;
-        let mut frame = Vec::with_capacity(4 + content.len() + TAG);
-        frame.extend_from_slice(&size.to_be_bytes());
-        frame.extend_from_slice(content);
-        self.seal.close(&mut frame).map_err(|Broken| too_large())?;
-        self.stream.write_all(&frame).await?;
+        let mut bytes = std::mem::take(&mut self.unsent);
+        bytes.append(&mut sealed(content, &mut self.seal)?);
+        self.stream.write_all(&bytes).await?;
+        Ok(())
+    }
+
+    /// A message that was encoded and sealed once for many.
+    pub(super) async fn write_shared(&mut self, shared: &Shared) -> Result<(), WireError> {
+        let length = frame_length(32 + TAG + shared.sealed.len())? | FOR_MANY;
+        let mut frame = Vec::with_capacity(4 + 32 + TAG);
+        frame.extend_from_slice(&length.to_be_bytes());
+        frame.extend_from_slice(shared.key.bytes());
+        self.seal.close(&mut frame).map_err(|Broken| WireError::BadSeal)?;
+        let mut head = std::mem::take(&mut self.unsent);
+        head.append(&mut frame);
+        // A call of the system costs more than to copy a few bytes.
+        if shared.sealed.len() <= COPIED {
+            head.extend_from_slice(&shared.sealed);
+            self.stream.write_all(&head).await?;
+        } else {
+            self.stream.write_all(&head).await?;
+            self.stream.write_all(&shared.sealed).await?;
+        }
         Ok(())
     }
 }
 
+fn encoded<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
+    serde_json::to_vec(message).map_err(|error| WireError::Nonsense(error.to_string()))
+}
+
+/// A whole frame.
+fn sealed(content: &[u8], seal: &mut Seal) -> Result<Vec<u8>, WireError> {
+    let length = frame_length(content.len() + TAG)?;
+    let mut frame = Vec::with_capacity(4 + content.len() + TAG);
+    frame.extend_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(content);
+    seal.close(&mut frame).map_err(|Broken| WireError::BadSeal)?;
+    Ok(frame)
+}
+
+/// What a frame may have at most.
+fn frame_length(size: usize) -> Result<u32, WireError> {
+    match u32::try_from(size) {
+        Ok(length) if size <= MAX_TO_MEMBER + TAG => Ok(length),
+        _ => Err(WireError::TooLarge { size, limit: MAX_TO_MEMBER }),
+    }
+}
+
 /// Tries a leader's addresses one after the other, until one proves the key: at the others there may be somebody else.
-/// Also our own address by which it was reached.
+/// `first` makes the first frame, given our own address by which the leader is reached.
 pub(super) async fn reach(
     addresses: &[SocketAddr],
     key: &Key,
-) -> Result<(IpAddr, Reader, Writer), RendezvousError> {
+    first: impl Fn(IpAddr) -> ToLeader,
+) -> Result<(Reader, Writer), RendezvousError> {
     let mut worst = RendezvousError::Unreachable { reason: "it named no address".to_owned() };
     for address in addresses {
         let unreachable =
@@ -260,8 +357,8 @@ pub(super) async fn reach(
         let error = match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 let local = stream.local_addr()?.ip().to_canonical();
-                match join(stream, key).await {
-                    Ok((reader, writer)) => return Ok((local, reader, writer)),
+                match join(stream, key, &first(local)).await {
+                    Ok(joined) => return Ok(joined),
                     Err(error) => error.into(),
                 }
             }
@@ -285,180 +382,4 @@ fn weight(error: &RendezvousError) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::network::TcpListener;
-
-    fn pair() -> (Writer<tokio::io::DuplexStream>, Reader<tokio::io::DuplexStream>, Key) {
-        let (a, b) = tokio::io::duplex(1 << 20);
-        let key = Key::random().unwrap();
-        let seal = || Seal::new(&key, Direction::ToLeader);
-        (Writer { stream: a, seal: seal() }, Reader { stream: b, seal: seal(), limit: 1000 }, key)
-    }
-
-    fn block_on<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
-    }
-
-    /// What a writer sends for a message, as bytes.
-    async fn frame(message: &str) -> (Vec<u8>, Key) {
-        let (mut writer, mut reader, key) = pair();
-        writer.write(&message).await.unwrap();
-        drop(writer.stream);
-        let mut bytes = Vec::new();
-        reader.stream.read_to_end(&mut bytes).await.unwrap();
-        (bytes, key)
-    }
-
-    async fn read(bytes: &[u8], key: Key) -> Vec<Result<String, String>> {
-        let mut reader = Reader { stream: bytes, seal: Seal::new(&key, Direction::ToLeader), limit: 1000 };
-        let mut read = Vec::new();
-        loop {
-            let message = reader.read::<String>().await.map_err(|error| error.to_string());
-            let ended = message.is_err();
-            read.push(message);
-            if ended {
-                return read;
-            }
-        }
-    }
-
-    #[test]
-    fn frames_arrive_once_unchanged_and_in_order() {
-        block_on(async {
-            let (bytes, key) = frame("hello").await;
-            let closed = || Err("the connection was closed".to_owned());
-            let bad = || Err("a frame was changed, repeated or out of order".to_owned());
-            assert_eq!(read(&bytes, key.clone()).await, [Ok("hello".to_owned()), closed()]);
-            assert_eq!(
-                read(&[bytes.clone(), bytes.clone()].concat(), key.clone()).await[1],
-                bad(),
-                "replayed"
-            );
-            for at in [4, 10, 20, bytes.len() - 1] {
-                let mut changed = bytes.clone();
-                changed[at] ^= 1;
-                assert_eq!(read(&changed, key.clone()).await, [bad()], "byte {at}");
-            }
-            assert_eq!(read(&bytes[..bytes.len() - 1], key.clone()).await, [closed()], "truncated");
-            assert_eq!(read(&bytes, Key::random().unwrap()).await, [bad()], "another key");
-            let huge = [&u32::MAX.to_be_bytes(), &bytes[4..]].concat();
-            assert!(read(&huge, key).await[0].as_ref().unwrap_err().contains("4294967295 bytes"));
-        });
-    }
-
-    #[test]
-    fn a_frame_that_goes_the_other_way_is_refused() {
-        block_on(async {
-            let (bytes, key) = frame("hello").await;
-            let seal = Seal::new(&key, Direction::ToMember);
-            let mut reader = Reader { stream: bytes.as_slice(), seal, limit: 1000 };
-            assert!(matches!(reader.read::<String>().await, Err(WireError::BadSeal)));
-        });
-    }
-
-    async fn shake(leaders: Key, joiners: Key) -> (Result<(), String>, Result<(), String>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let leader = async {
-            let (stream, _) = listener.accept().await.unwrap();
-            accept(stream, &leaders).await.map(|_| ()).map_err(|error| error.to_string())
-        };
-        let joiner = async {
-            let stream = TcpStream::connect(address).await.unwrap();
-            join(stream, &joiners).await.map(|_| ()).map_err(|error| error.to_string())
-        };
-        let local = tokio::task::LocalSet::new();
-        local.run_until(async { tokio::join!(leader, joiner) }).await
-    }
-
-    #[test]
-    fn a_wrong_key_is_told_apart_from_a_broken_connection() {
-        block_on(async {
-            let key = Key::random().unwrap();
-            assert_eq!(shake(key.clone(), key.clone()).await, (Ok(()), Ok(())));
-            let (leader, joiner) = shake(key, Key::random().unwrap()).await;
-            assert_eq!(joiner, Err("it has another key".to_owned()));
-            assert!(leader.is_err());
-        });
-    }
-
-    /// What a leader says to bytes, until it closes the connection.
-    async fn said_to(key: &Key, said: &[u8]) -> (Vec<u8>, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stranger = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        let leader = async { accept(stream, key).await.unwrap_err().to_string() };
-        let stranger = async {
-            let (mut from_leader, mut to_leader) = stranger.into_split();
-            to_leader.write_all(said).await.unwrap();
-            let mut heard = Vec::new();
-            _ = from_leader.read_to_end(&mut heard).await;
-            heard
-        };
-        let (why, heard) = tokio::join!(leader, stranger);
-        (heard, why)
-    }
-
-    /// Neither what a stranger hears nor its length depends on the key: there is nothing to guess against.
-    #[test]
-    fn who_has_not_proved_the_key_gets_nothing_that_depends_on_it() {
-        block_on(async {
-            let key = Key::random().unwrap();
-            let greeting = [MAGIC.as_slice(), &[7; 32]].concat();
-            let (heard, why) = said_to(&key, &[greeting.as_slice(), &[9; 32]].concat()).await;
-            assert_eq!((heard.len(), heard[40], why.as_str()), (41, 0, "it has another key"));
-            let ours = &heard[8..40];
-            // The leader's proof, sent back, is no joiner's.
-            assert_ne!(key.mac(b"leader", &[&[7; 32], ours]), key.mac(b"joiner", &[ours, &[7; 32]]));
-            let (heard, why) = said_to(&key, b"RALLYPT1 an earlier version, of 40 bytes").await;
-            assert!(heard.is_empty() && why.contains("another version"), "{why}");
-            let (heard, why) = said_to(&key, &[7; 40]).await;
-            assert!(heard.is_empty() && why == "it did not say what a rallypoint says", "{why}");
-        });
-    }
-
-    /// Somebody else at the first address, nobody at the second, the leader at the third.
-    #[test]
-    fn an_address_where_somebody_else_answers_does_not_stop_the_search() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        tokio::task::LocalSet::new().block_on(&runtime, async {
-            let leader = TcpListener::bind("127.0.0.3:0").await.unwrap();
-            let port = leader.local_addr().unwrap().port();
-            let foreign = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-            let (key, other) = (Key::random().unwrap(), Key::random().unwrap());
-            let addresses: Vec<SocketAddr> = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-                .map(|ip| SocketAddr::new(ip.parse().unwrap(), port))
-                .into();
-            // A leader of another job, then one that hangs up, then one that speaks something else.
-            for way in 0..3 {
-                let foreign = async {
-                    let (stream, _) = foreign.accept().await.unwrap();
-                    match way {
-                        0 => _ = accept(stream, &other).await,
-                        1 => drop(stream),
-                        _ => {
-                            let (mut reader, mut writer) = stream.into_split();
-                            writer.write_all(b"SSH-2.0-OpenSSH_9.6\r\n").await.unwrap();
-                            _ = reader.read_to_end(&mut Vec::new()).await;
-                        }
-                    }
-                };
-                let leader = async {
-                    let (stream, _) = leader.accept().await.unwrap();
-                    accept(stream, &key).await.unwrap()
-                };
-                let all = async { tokio::join!(reach(&addresses, &key), foreign, leader).0 };
-                let reached = timeout(Duration::from_secs(30), all).await;
-                assert!(matches!(reached, Ok(Ok(_))), "{way}: {reached:?}");
-            }
-            drop(leader);
-            let foreign = async {
-                let (stream, _) = foreign.accept().await.unwrap();
-                accept(stream, &other).await.unwrap_err()
-            };
-            let (reached, _) = tokio::join!(reach(&addresses, &key), foreign);
-            assert_eq!(reached.unwrap_err().to_string(), "it has another key");
-        });
-    }
-}
+mod tests;

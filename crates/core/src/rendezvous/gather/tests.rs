@@ -35,8 +35,8 @@ fn meet_one_of(world: u32, member_says: Option<ToLeader>) -> (RendezvousError, T
         let key = Key::from_hex(contact.key.as_deref().unwrap()).unwrap();
         let member = async {
             let stream = TcpStream::connect(("127.0.0.1", contact.port)).await.unwrap();
-            let (mut reader, mut writer) = wire::join(stream, &key).await.unwrap();
-            writer.write(&ToLeader::Offer(Offer::for_tests(1))).await.unwrap();
+            let offer = ToLeader::Offer(Offer::for_tests(1));
+            let (mut reader, mut writer) = wire::join(stream, &key, &offer).await.unwrap();
             if let Some(said) = member_says {
                 writer.write(&said).await.unwrap();
             }
@@ -69,8 +69,8 @@ fn a_member_is_known_when_it_comes_back_before_its_loss_was_noticed() {
         let key = Key::from_hex(contact.key.as_deref().unwrap()).unwrap();
         let come = async |process| {
             let stream = TcpStream::connect(("127.0.0.1", contact.port)).await.unwrap();
-            let (mut reader, mut writer) = wire::join(stream, &key).await.unwrap();
-            writer.write(&ToLeader::Offer(unranked(process))).await.unwrap();
+            let offer = ToLeader::Offer(unranked(process));
+            let (mut reader, writer) = wire::join(stream, &key, &offer).await.unwrap();
             let rank = loop {
                 match reader.read::<ToMember>().await.unwrap() {
                     ToMember::Welcome { rank, .. } => break rank,

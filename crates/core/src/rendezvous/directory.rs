@@ -71,12 +71,28 @@ impl Directory {
 
     /// Writes a complete file under a name of its own, for an atomic step to its place.
     fn prepare(&mut self, contact: &Contact) -> Result<String, RendezvousError> {
-        let name = format!(".rallypoint-{}.tmp", contact.id);
+        let name = self.folder.own_file().to_owned();
         let text = serde_json::to_string_pretty(contact).map_err(io::Error::from)?;
-        self.folder
-            .create(&name, text.as_bytes())
-            .map_err(|error| bad(self.folder.path(), format!("no meeting file can be made: {error}")))?;
+        let created = match self.folder.create(&name, text.as_bytes()) {
+            // What could not be removed the last time.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.folder.remove(&name).and_then(|()| self.folder.create(&name, text.as_bytes()))
+            }
+            created => created,
+        };
+        created.map_err(|error| bad(self.folder.path(), format!("no meeting file can be made: {error}")))?;
         Ok(name)
+    }
+
+    /// Removes what was to get another name when its maker was killed: it may hold the key.
+    fn remove_prepared(&mut self) {
+        let name = self.folder.own_file().to_owned();
+        match self.folder.remove(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => {
+                removed.or_log("a prepared meeting file stays");
+            }
+        }
     }
 
     /// Makes a file with all its content at once; false if there is one of another.
@@ -267,6 +283,7 @@ impl ContestedLeader for Directory {
     }
 
     fn clean_up_after(&mut self, pid: u32) {
+        self.remove_prepared();
         self.take_back(|last| last.is_of(pid)).or_log("the meeting file stays");
     }
 

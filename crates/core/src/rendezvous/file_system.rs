@@ -24,6 +24,9 @@ pub(crate) trait FileSystem: Debug + Send {
     /// What to tell people: `directory /shared/job`.
     fn name(&self) -> String;
     fn path(&self) -> &Path;
+    /// A name that nobody else uses, for what stands there for a moment only. One that was forked has it too, so that it can remove
+    /// what its child was killed over.
+    fn own_file(&self) -> &str;
     /// Who we are, as files here have it.
     fn own_uid(&self) -> u32;
     /// No link is followed: it could point anywhere.
@@ -49,12 +52,11 @@ pub(crate) trait FileSystem: Debug + Send {
 #[derive(Debug)]
 pub(crate) struct MountedDirectory {
     path: PathBuf,
-    /// Tells this process's probes from another's.
-    probe: String,
+    own_file: String,
 }
 
-/// A name for a file that tells the file system's time.
-pub(crate) fn probe_name() -> io::Result<String> {
+/// A name that nobody else uses.
+pub(crate) fn own_file_name() -> io::Result<String> {
     let random = super::key::random_bytes().map_err(io::Error::other)?;
     let digits: String = random[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!(".rallypoint-{digits}.tmp"))
@@ -69,7 +71,7 @@ impl MountedDirectory {
         if !meta.is_dir() {
             return Err(io::Error::other("it is not a directory"));
         }
-        Ok((MountedDirectory { path: path.to_owned(), probe: probe_name()? }, meta.mode()))
+        Ok((MountedDirectory { path: path.to_owned(), own_file: own_file_name()? }, meta.mode()))
     }
 }
 
@@ -80,6 +82,10 @@ impl FileSystem for MountedDirectory {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn own_file(&self) -> &str {
+        &self.own_file
     }
 
     fn own_uid(&self) -> u32 {
@@ -119,7 +125,7 @@ impl FileSystem for MountedDirectory {
 
     fn age(&mut self, file: &str) -> io::Result<Duration> {
         let then = self.path.join(file).symlink_metadata()?.modified()?;
-        let probe = self.path.join(&self.probe);
+        let probe = self.path.join(&self.own_file);
         let made = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&probe)?;
         let now = made.metadata().and_then(|meta| meta.modified());
         std::fs::remove_file(&probe).or_log("a probe of the file system's clock stays");

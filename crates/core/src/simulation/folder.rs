@@ -7,8 +7,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+/// As one agent sees it, and its guard.
 #[derive(Debug)]
-pub(super) struct Folder;
+pub(super) struct Folder {
+    pub(super) own_file: String,
+}
 
 fn done(request: Request) -> io::Result<()> {
     ask(request).map(drop)
@@ -21,6 +24,10 @@ impl FileSystem for Folder {
 
     fn path(&self) -> &Path {
         Path::new("/simulated")
+    }
+
+    fn own_file(&self) -> &str {
+        &self.own_file
     }
 
     fn own_uid(&self) -> u32 {

@@ -170,7 +170,7 @@ impl Stage {
         let agent = here.agent;
         let stage = self.clone();
         let work = async move {
-            let mut seeker = Seeker::new(WayToMeet::contested(directory()));
+            let mut seeker = Seeker::new(WayToMeet::contested(directory(agent)));
             let meeting = stage.meeting(slot);
             let prepared = stage.prepared(slot, runs, agent);
             let local = LocalSet::new();
@@ -385,14 +385,16 @@ impl Stage {
         tokio::time::sleep(GUARD).await;
         let here = Here { world: self.world.clone(), agent };
         let clean_up = beside::run(here.clone(), move || {
-            WayToMeet::contested(directory()).clean_up_after(pid_of(agent));
+            WayToMeet::contested(directory(agent)).clean_up_after(pid_of(agent));
         });
         _ = tokio::time::timeout(RETRACT, Inside::new(here, clean_up)).await;
     }
 }
 
-fn directory() -> Directory {
-    Directory::in_folder(Box::new(Folder), 0o40_700, Some("simulated"), 0).expect("a private folder")
+fn directory(agent: usize) -> Directory {
+    let own_file = format!(".rallypoint-{agent}.tmp");
+    Directory::in_folder(Box::new(Folder { own_file }), 0o40_700, Some("simulated"), 0)
+        .expect("a private folder")
 }
 
 fn code_of(result: &Result<Outcome, AgentError>) -> u8 {

@@ -1,5 +1,6 @@
 //! A meeting directory, and what may stand in it.
 
+use super::super::file_system::own_file_name;
 use super::*;
 use crate::network::machine_id;
 use crate::rendezvous::file_system::Found;
@@ -78,7 +79,7 @@ struct Server {
 
 /// One that uses the server: at one of its requests others may come between, or it dies.
 #[derive(Debug, Clone, Default)]
-struct Remote(Arc<Mutex<Server>>, Fate);
+struct Remote(Arc<Mutex<Server>>, Fate, String);
 
 #[derive(Clone, Default)]
 struct Fate(Arc<Mutex<(usize, Option<Meanwhile>)>>);
@@ -155,12 +156,17 @@ impl Remote {
     }
 
     fn way_of(&self, fate: Fate) -> Directory {
-        Directory::in_folder(Box::new(Remote(self.0.clone(), fate)), 0o700, None, 0).unwrap()
+        self.way_with(fate, &own_file_name().unwrap())
     }
 
-    /// All but the files that were to be linked when their maker was killed.
-    fn published(&self) -> Vec<String> {
-        self.names().into_iter().filter(|name| !name.ends_with(".tmp")).collect()
+    /// That of the one that forked who goes this way.
+    fn way_of_guard(&self, child: &Directory) -> Directory {
+        self.way_with(Fate::default(), child.folder.own_file())
+    }
+
+    fn way_with(&self, fate: Fate, own_file: &str) -> Directory {
+        let folder = Remote(self.0.clone(), fate, own_file.to_owned());
+        Directory::in_folder(Box::new(folder), 0o700, None, 0).unwrap()
     }
 }
 
@@ -170,6 +176,9 @@ impl FileSystem for Remote {
     }
     fn path(&self) -> &Path {
         Path::new("/server")
+    }
+    fn own_file(&self) -> &str {
+        &self.2
     }
     fn own_uid(&self) -> u32 {
         7
@@ -320,10 +329,10 @@ fn a_contender_that_is_killed_leaves_no_publication() {
         remote.publish(&gone);
         let mut killed = remote.way_of(Fate::at(step, Meanwhile::Killed));
         _ = killed.replace(&gone, &contact("killed"));
+        remote.way_of_guard(&killed).clean_up_after(pid("killed"));
         std::mem::forget(killed);
-        remote.way().clean_up_after(pid("killed"));
         remote.way().clean_up_after(pid("gone"));
-        assert!(remote.published().is_empty(), "step {step}: {:?} is left", remote.names());
+        assert!(remote.names().is_empty(), "step {step}: {:?} is left", remote.names());
     }
 }
 
@@ -337,10 +346,11 @@ fn a_clean_up_that_was_interrupted_is_finished() {
             let mut killed = remote.way_of(Fate::at(step + 3, Meanwhile::Killed));
             assert!(killed.claim(&contact("killed")).unwrap());
             killed.retract();
+            let mut guard = remote.way_of_guard(&killed);
             drop(killed);
             if guarded {
-                remote.way().clean_up_after(pid("killed"));
-                let left = remote.published();
+                guard.clean_up_after(pid("killed"));
+                let left = remote.names();
                 let behind = left.iter().all(|name| name.contains("takeover"));
                 assert!(behind, "step {step}: {left:?} is left");
             }

@@ -138,9 +138,19 @@ impl KnownLeader for JobAd {
     }
 
     fn clean_up_after(&mut self, pid: u32) {
-        if let Ok(Some(contact)) = self.look() {
-            self.published = contact.is_of(pid);
-            self.retract();
+        match self.look() {
+            Ok(Some(contact)) => {
+                self.published = contact.is_of(pid);
+                self.retract();
+            }
+            // Its key is told before the leader is.
+            Ok(None) if self.leads() => {
+                let file = self.key_file(self.attempt);
+                if let Some(folder) = &mut self.keys {
+                    folder.remove(&file).or_log("there is no key file, or it stays");
+                }
+            }
+            _ => {}
         }
     }
 

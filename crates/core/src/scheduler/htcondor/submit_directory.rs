@@ -1,7 +1,7 @@
 //! The submit directory, reached through chirp: a folder to meet in where no file system is shared.
 
 use super::chirp::{Chirp, Session, Status};
-use crate::rendezvous::file_system::{FileSystem, Found, MAX_FILE, probe_name};
+use crate::rendezvous::file_system::{FileSystem, Found, MAX_FILE, own_file_name};
 use crate::trace::OrLog;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,18 @@ pub(crate) struct SubmitDirectory {
     /// What it is called there.
     path: PathBuf,
     uid: u32,
-    /// Tells this process's probes from another's.
-    probe: String,
+    own_file: String,
 }
 
 impl SubmitDirectory {
     /// Looks whether files can be made there, and as whom; also the folder's mode. `path` is for people.
     pub(crate) fn new(chirp: Chirp, path: &Path) -> io::Result<(SubmitDirectory, u32)> {
-        let mut folder = SubmitDirectory { chirp, path: path.to_owned(), uid: 0, probe: probe_name()? };
+        let mut folder = SubmitDirectory { chirp, path: path.to_owned(), uid: 0, own_file: own_file_name()? };
         let mut session = folder.chirp.connect()?;
         let made = session
-            .create(&folder.probe, b"")
+            .create(&folder.own_file, b"")
             .map_err(|error| io::Error::new(error.kind(), format!("no file can be made there: {error}")))?;
-        session.remove(&folder.probe)?;
+        session.remove(&folder.own_file)?;
         folder.uid = made.uid;
         let mode = session.status(".")?.mode;
         Ok((folder, mode))
@@ -47,6 +46,10 @@ impl FileSystem for SubmitDirectory {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn own_file(&self) -> &str {
+        &self.own_file
     }
 
     fn own_uid(&self) -> u32 {
@@ -92,8 +95,8 @@ impl FileSystem for SubmitDirectory {
         // By the submit host's clock, which a new file tells; ours may be another.
         let mut session = self.session()?;
         let then = session.status(file)?;
-        let made = session.create(&self.probe, b"");
-        session.remove(&self.probe).or_log("a probe stays on the submit host");
+        let made = session.create(&self.own_file, b"");
+        session.remove(&self.own_file).or_log("a probe stays on the submit host");
         Ok(between(then, made?))
     }
 }

@@ -1,5 +1,6 @@
 //! The members that other agents run, as their leader sees them.
 
+use crate::clock;
 use crate::hint;
 use crate::hint::Setting;
 use crate::outcome::Whole;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How long the others may take to hang up after the goodbye.
 const HANG_UP: Duration = Duration::from_secs(2);
-/// The same where some have not reported their end in time: all have had theirs, and the end is to come soon.
+/// The same once all had to have reported their end: the job's is to come soon.
 const HANG_UP_LATE: Duration = Duration::from_millis(500);
 /// How long a word takes to leave to those whose answer is not awaited.
 const LAST_WORD: Duration = Duration::from_millis(200);
@@ -36,6 +37,11 @@ impl Others {
     }
 }
 
+/// How long the others may take to hang up, where all had to have reported their end by `give_up`.
+fn time_to_hang_up(give_up: Option<Instant>, now: Instant) -> Duration {
+    give_up.map_or(HANG_UP, |at| (at.saturating_duration_since(now) + HANG_UP_LATE).min(HANG_UP))
+}
+
 /// Somebody comes when the job runs, and does not belong to it.
 pub(super) fn refuse(remote: &Remote) {
     let hint = hint!("another job needs another ", Setting::Meet, " directory or ", Setting::Job, " name");
@@ -49,6 +55,8 @@ pub(super) async fn say_goodbye(others: &mut Option<Others>, whole: &Whole) {
     for remote in others.remotes.values().chain(others.latecomers.values()).chain(&others.silent) {
         remote.send(ToMember::Goodbye { code: whole.verdict.code(), farewell: whole.farewell() });
     }
+    let late = !others.silent.is_empty();
+    let give_up = if late { Some(clock::now()) } else { others.give_up };
     let hang_up = async {
         while !(others.remotes.is_empty() && others.latecomers.is_empty()) {
             if let Some(Incoming::Gone { connection, .. }) = others.leader.receive().await {
@@ -57,9 +65,8 @@ pub(super) async fn say_goodbye(others: &mut Option<Others>, whole: &Whole) {
             }
         }
     };
-    let limit = if others.silent.is_empty() { HANG_UP } else { HANG_UP_LATE };
-    _ = tokio::time::timeout(limit, hang_up).await;
-    if !others.silent.is_empty() {
+    _ = clock::timeout(time_to_hang_up(give_up, clock::now()), hang_up).await;
+    if late {
         // Their word has to leave before this process does.
         tokio::time::sleep(LAST_WORD).await;
     }
@@ -70,5 +77,27 @@ pub(super) async fn receive(others: &mut Option<Others>) -> Option<Incoming> {
     match others {
         Some(others) => others.leader.receive().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_reports_late_has_less_time_to_hang_up() {
+        let start = Instant::now() + Duration::from_secs(100);
+        let ms = Duration::from_millis;
+        // When all had to have reported their end, from now; and how long they may take.
+        let table = [
+            ("nobody is told to end", None, 2000),
+            ("long before", Some(start + ms(4000)), 2000),
+            ("shortly before", Some(start + ms(300)), 800),
+            ("at the end", Some(start), 500),
+            ("late", Some(start - ms(5000)), 500),
+        ];
+        for (what, give_up, expected) in table {
+            assert_eq!(time_to_hang_up(give_up, start), ms(expected), "{what}");
+        }
     }
 }

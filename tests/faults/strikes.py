@@ -251,7 +251,8 @@ def kill_both(job: Job, draw: Random, moment: Moment) -> Expect:
     pid = agent.agent() or agent.guard
     expect = lost(job, agent, moment, {-signal.SIGKILL})
     expect.mute = expect.abandoned = {agent.index}
-    expect.meeting_stays = agent.index == 0 and moment is not Moment.WAITING
+    # Before all have come the next leader removes it, if there is another agent.
+    expect.meeting_stays = agent.index == 0 and (moment is not Moment.WAITING or len(job.agents) == 1)
     # Two signals are never one: the agent may notice its guard's end, and say so, before its own.
     expect.codes |= {INTERRUPTED}
     expect.note = f"SIGKILL to guard and agent of {who(job, agent, moment)}"

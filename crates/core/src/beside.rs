@@ -15,11 +15,22 @@ pub(crate) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     process::start_thread(std::thread::Builder::new(), work).map(drop)
 }
 
-/// Waits until a thread lets go of the other end.
+/// How often one that waits looks up.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Waits until a thread lets go of the other end. A time in which this process was stopped counts as one look: the thread has had
+/// none of it.
 pub(crate) fn wait(ended: &Receiver<()>, limit: Duration) -> Result<(), RecvTimeoutError> {
     #[cfg(feature = "simulation")]
     if let Some(ended) = crate::simulated::beside::wait(ended, limit) {
         return ended;
     }
-    ended.recv_timeout(limit)
+    let mut left = limit;
+    loop {
+        let look = left.min(LOOK);
+        match ended.recv_timeout(look) {
+            Err(RecvTimeoutError::Timeout) if left > look => left -= look,
+            ended => return ended,
+        }
+    }
 }

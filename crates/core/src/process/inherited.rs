@@ -40,13 +40,6 @@ pub fn close_for_children(path: &Path) {
     }
 }
 
-/// True if nobody can write to this pipe any more.
-pub(crate) fn is_hung_up(pipe: impl AsFd) -> bool {
-    let mut polled = [PollFd::new(&pipe, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
-}
-
 /// True if a read would not wait.
 pub(crate) fn is_readable(descriptor: impl AsFd) -> io::Result<bool> {
     is_readable_within(descriptor, Duration::ZERO)

@@ -24,7 +24,7 @@ pub(crate) mod tree;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use calls::{dies_with_us, exists, is_ignored, own_pid};
 pub use inherited::{close_for_children, take_inherited_socket};
-pub(crate) use inherited::{is_hung_up, is_readable, is_readable_within};
+pub(crate) use inherited::{is_readable, is_readable_within};
 pub(crate) use limited::run_with_limit;
 pub use limits::TooFewDescriptors;
 pub(crate) use limits::check_descriptors;

@@ -236,9 +236,9 @@ async fn serve(connection: Connection, key: Rc<Key>, sender: mpsc::Sender<Incomi
     };
     let proved = async {
         let (mut reader, writer) = wire::accept(stream, &key, turn_away).await?;
-        let first = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
+        let first = clock::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
-            .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
+            .ok_or(WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match first {
             ToLeader::Offer(offer) => Ok((reader, writer, offer)),
             other => Err(WireError::Nonsense(format!("{other:?} before an offer"))),

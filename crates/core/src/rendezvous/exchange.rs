@@ -67,7 +67,7 @@ async fn meet_all(
     say: &mut dyn FnMut(RunEvent),
 ) -> Result<Exchanged, RendezvousError> {
     let wait = Wait::begin(join_request.timeout);
-    match attend(way, &mut join_request, plan, wait, say).await? {
+    match attend(way, &mut join_request, plan, wait, std::future::pending(), say).await? {
         Attended::Leader(leader) => lead(*leader, plan, say).await,
         Attended::Member { link, roster } => {
             let members = roster

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// The leader says something at least this often; three times that in silence and it is lost.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -37,6 +38,8 @@ pub struct Link {
     heard: Rc<Cell<Instant>>,
     incoming: mpsc::Receiver<Result<ToMember, WireError>>,
     outgoing: mpsc::UnboundedSender<ToLeader>,
+    /// Ends when the last word has left.
+    writes: JoinHandle<()>,
 }
 
 /// What a leader says to an offer.
@@ -67,9 +70,9 @@ impl Link {
             ToLeader::Offer(offer)
         };
         let (mut reader, writer) = wire::reach(&addresses, &key, offer).await?;
-        let answer = tokio::time::timeout(wire::HANDSHAKE_LIMIT, reader.read())
+        let answer = clock::timeout(wire::HANDSHAKE_LIMIT, reader.read())
             .await
-            .map_err(|_| WireError::Silent(wire::HANDSHAKE_LIMIT))??;
+            .ok_or(WireError::Silent(wire::HANDSHAKE_LIMIT))??;
         match answer {
             ToMember::Welcome { rank, leader } if rank.max(leader.unwrap_or(0)) < join_request.world => Ok(
                 Answer::Welcome(Link::new(rank, leader, join_request.world, contact.who(), reader, writer)),
@@ -115,7 +118,7 @@ impl Link {
                 }
             }
         });
-        tokio::task::spawn_local(async move {
+        let writes = tokio::task::spawn_local(async move {
             loop {
                 let message = match tokio::time::timeout(HEARTBEAT, from_us.recv()).await {
                     Ok(Some(message)) => message,
@@ -127,7 +130,7 @@ impl Link {
                 }
             }
         });
-        Link { rank, leader, world, contact, heard, incoming, outgoing }
+        Link { rank, leader, world, contact, heard, incoming, outgoing, writes }
     }
 
     /// The leader's next word; an error means that it is lost.
@@ -143,6 +146,13 @@ impl Link {
     /// Ends the connection. What is sent from now on goes nowhere.
     pub(crate) fn hang_up(&mut self) {
         self.outgoing = mpsc::unbounded_channel().0;
+    }
+
+    /// Tells that a signal has ended the wait, and hangs up when the word has left.
+    pub(super) async fn leave(mut self, signal: i32) {
+        self.send(ToLeader::Interrupted { signal });
+        self.hang_up();
+        _ = clock::timeout(LAST_WORD, self.writes).await;
     }
 
     /// Tells that this agent has failed before its member could start, and waits a moment for the leader's answer: the

@@ -8,6 +8,7 @@ use crate::event::{Obstacle, RunEvent};
 use crate::network::pid_namespace;
 use crate::outcome::Farewell;
 use crate::process;
+use std::cell::Cell;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -35,13 +36,24 @@ pub async fn meet(
     wait: Wait,
     say: &mut dyn FnMut(RunEvent),
 ) -> Result<Part, RendezvousError> {
+    search(way, join_request, wait, &Cell::new(false), say).await
+}
+
+/// The same; `offered` is true while the answer of a leader is awaited, which may count on this agent already.
+pub(super) async fn search(
+    way: &mut Seeker,
+    join_request: &JoinRequest,
+    wait: Wait,
+    offered: &Cell<bool>,
+    say: &mut dyn FnMut(RunEvent),
+) -> Result<Part, RendezvousError> {
     let place = Where {
         name: way.name().to_owned(),
         awaited: way.awaited().map(str::to_owned),
         longest_pause: way.longest_pause(),
     };
     let search = Search::new(place, wait, clock::now());
-    let mut searcher = Searcher { way, join_request, wait, say, search };
+    let mut searcher = Searcher { way, join_request, wait, say, offered, search };
     let mut seen = Seen::Nothing;
     loop {
         match searcher.follow_up(seen).await? {
@@ -57,6 +69,7 @@ struct Searcher<'a> {
     join_request: &'a JoinRequest,
     wait: Wait,
     say: &'a mut dyn FnMut(RunEvent),
+    offered: &'a Cell<bool>,
     search: Search,
 }
 
@@ -94,7 +107,10 @@ impl Searcher<'_> {
 
     async fn join(&mut self, contact: Contact, waiting: &Obstacle) -> Came {
         let joining = Link::join(&contact, self.join_request);
-        match during(&mut self.search, self.say, waiting, joining).await {
+        self.offered.set(true);
+        let joined = during(&mut self.search, self.say, waiting, joining).await;
+        self.offered.set(false);
+        match joined {
             None => ControlFlow::Continue(Seen::Unanswered(contact)),
             Some(Ok(Answer::Welcome(link))) => ControlFlow::Break(Part::Member(link)),
             Some(Ok(Answer::Later(link))) => self.await_end(link).await,

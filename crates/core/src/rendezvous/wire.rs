@@ -18,6 +18,7 @@ use super::RendezvousError;
 use super::key::{Key, random_bytes};
 use super::message::ToLeader;
 use super::seal::{Broken, Direction, Seal, Shared, TAG};
+use crate::clock;
 use crate::hint;
 use crate::hint::{Hint, Hinted};
 use crate::network::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
@@ -27,7 +28,6 @@ use serde::de::DeserializeOwned;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::time::timeout;
 
 const MAGIC: &[u8; 8] = b"RALLYPT4";
 /// What the magic of every version begins with.
@@ -171,7 +171,7 @@ pub(super) async fn accept(
     stream.set_nodelay(true).or_log("small messages may be late");
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
-    let (session, welcome) = timeout(HANDSHAKE_LIMIT, async {
+    let (session, welcome) = clock::timeout(HANDSHAKE_LIMIT, async {
         let theirs = read_greeting(&mut reader).await.map_err(|error| match error {
             WireError::Closed => WireError::NotRallypoint,
             other => other,
@@ -190,7 +190,7 @@ pub(super) async fn accept(
         Ok((key.derive(&[&theirs, &ours]), welcome))
     })
     .await
-    .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
+    .ok_or(WireError::Silent(HANDSHAKE_LIMIT))??;
     let (to_leader, to_member) = seals(&session);
     Ok((
         Reader { stream: reader, seal: to_leader, limit: MAX_TO_LEADER },
@@ -205,7 +205,7 @@ async fn refuse(reader: &mut BufReader<OwnedReadHalf>, writer: &mut OwnedWriteHa
         writer.shutdown().await?;
         tokio::io::copy(&mut reader.take(MAX_TO_LEADER as u64), &mut tokio::io::sink()).await
     };
-    _ = timeout(LAST_BYTES, said).await;
+    _ = clock::timeout(LAST_BYTES, said).await;
 }
 
 /// The joiner's side: proves first. Its first frame goes with the proof, since nobody without the key can open it, and is
@@ -218,7 +218,7 @@ pub(super) async fn join(
     stream.set_nodelay(true).or_log("small messages may be late");
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
-    let (to_leader, to_member) = timeout(HANDSHAKE_LIMIT, async {
+    let (to_leader, to_member) = clock::timeout(HANDSHAKE_LIMIT, async {
         let (greeting, ours) = greeting()?;
         writer.write_all(&greeting).await?;
         let theirs = read_greeting(&mut reader).await?;
@@ -237,7 +237,7 @@ pub(super) async fn join(
         }
     })
     .await
-    .map_err(|_| WireError::Silent(HANDSHAKE_LIMIT))??;
+    .ok_or(WireError::Silent(HANDSHAKE_LIMIT))??;
     Ok((
         Reader { stream: reader, seal: to_member, limit: MAX_TO_MEMBER },
         Writer { stream: writer, unsent: Vec::new(), seal: to_leader },
@@ -354,16 +354,16 @@ pub(super) async fn reach(
     for address in addresses {
         let unreachable =
             |reason: String| RendezvousError::Unreachable { reason: format!("{address}: {reason}") };
-        let error = match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
+        let error = match clock::timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
+            Some(Ok(stream)) => {
                 let local = stream.local_addr()?.ip().to_canonical();
                 match join(stream, key, &first(local)).await {
                     Ok(joined) => return Ok(joined),
                     Err(error) => error.into(),
                 }
             }
-            Ok(Err(error)) => unreachable(error.to_string()),
-            Err(_) => unreachable(format!("no answer within {} s", CONNECT_LIMIT.as_secs())),
+            Some(Err(error)) => unreachable(error.to_string()),
+            None => unreachable(format!("no answer within {} s", CONNECT_LIMIT.as_secs())),
         };
         if weight(&error) >= weight(&worst) {
             worst = error;

@@ -2,9 +2,9 @@
 
 use super::mode::Mode;
 use super::private::PrivateFolder;
+use crate::beside;
 use crate::event::RunEvent;
 use crate::outcome::Outcome;
-use crate::process::{self, is_hung_up};
 use crate::scheduler::Place;
 use crate::supervise::guard::{self, Side, Watched};
 use crate::supervise::{AgentError, Prepared, run_here, run_member, run_step};
@@ -69,16 +69,13 @@ impl Agent {
     /// Runs the job to its end. `tell` hears what happens, in the event loop: it must not wait.
     pub fn run(self, tell: &mut dyn FnMut(RunEvent)) -> Result<Outcome, AgentError> {
         let Agent { ready: Ready { prepared, mode, mut private }, guard } = self;
-        let pipe = guard.try_clone();
         let result = match mode {
             Mode::Alone => run_here(prepared, Some(guard), tell),
             Mode::Others(Place { way, meeting }) => run_member(prepared, &meeting, way, Some(guard), tell),
             Mode::Step(launcher, meeting) => run_step(prepared, &meeting, &launcher, Some(guard), tell),
         };
-        // A guard that was killed closes its pipe a moment before it is nobody's parent any more.
-        if pipe.is_ok_and(is_hung_up) {
-            private.take_over();
-        }
+        // Its members have ended. The guard may be killed at any moment, and does it otherwise.
+        private.take_over();
         result
     }
 }
@@ -90,7 +87,7 @@ fn clean_up(Place { mut way, .. }: Place, agent: u32) {
         way.clean_up_after(agent);
         _ = end.send(());
     };
-    if process::start_thread(std::thread::Builder::new(), clean_up).is_ok() {
-        _ = ended.recv_timeout(CLEAN_UP);
+    if beside::start(clean_up).is_ok() {
+        _ = beside::wait(&ended, CLEAN_UP);
     }
 }

@@ -113,7 +113,7 @@ async fn serve(here: Here, (requests, answers): Asked) {
             _ => here.world.disk_latency(),
         };
         tokio::time::sleep(latency).await;
-        while here.world.agents.borrow()[here.agent].frozen > 0 {
+        while here.world.is_frozen(here.agent) {
             tokio::time::sleep(LOOK).await;
         }
         let answer = here.world.do_on_disk(here.host(), &request);

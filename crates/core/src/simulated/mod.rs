@@ -214,6 +214,10 @@ impl World {
         agents[agent].helpers.drain(..).for_each(|helper| helper.abort());
     }
 
+    pub(crate) fn is_frozen(&self, agent: usize) -> bool {
+        self.agents.borrow()[agent].frozen > 0
+    }
+
     /// An agent's process stands still, or goes on.
     pub(crate) fn freeze(&self, agent: usize, frozen: bool) {
         let waker = {

@@ -51,8 +51,7 @@ impl Facts<'_> {
             rosters.entry(attempt).or_default().insert(cluster);
         }
         // What the model has found: "a restart that nobody counts".
-        let is_back = self.has(|fault| matches!(fault, Fault::Kill { back: Some(_), .. }));
-        let is_known = is_back && !self.scenario.apart;
+        let is_known = self.is_back_uncounted();
         for (attempt, rosters) in rosters.iter().filter(|(_, rosters)| rosters.len() > 1 && !is_known) {
             broken.push(format!("one-roster: {} rosters of attempt {attempt}: {rosters:?}", rosters.len()));
         }
@@ -196,6 +195,11 @@ impl Facts<'_> {
         }
     }
 
+    /// An agent was killed and came back, and nobody counts that.
+    fn is_back_uncounted(&self) -> bool {
+        self.has(|fault| matches!(fault, Fault::Kill { back: Some(_), .. })) && !self.scenario.apart
+    }
+
     /// No file is left in the directory.
     fn no_file_is_left(&self, broken: &mut Vec<String>) {
         // One that was lost with its host cannot take its file back; nor one whose directory does not answer.
@@ -235,7 +239,17 @@ impl Facts<'_> {
     fn codes_are_right(&self, broken: &mut Vec<String>) {
         let failed = OwnCode::MeetingFailed.code();
         let causes = self.first_causes();
-        let of_job: BTreeSet<u8> = causes.iter().flat_map(|cause| cause.codes.iter().copied()).collect();
+        let mut of_job: BTreeSet<u8> = causes.iter().flat_map(|cause| cause.codes.iter().copied()).collect();
+        // Who comes back and is not counted meets for another job, with failures of its own.
+        let jobs = self.lives().filter(|(_, life)| {
+            life.events.iter().any(|(_, event)| matches!(event, RunEvent::Gathered { .. }))
+        });
+        if self.is_back_uncounted() && jobs.count() > 1 {
+            of_job.extend(self.members().filter_map(|(fate, _)| match fate.ended?.1 {
+                Exit::Code(code) => Some(code),
+                Exit::Signal(number) => u8::try_from(128 + number).ok(),
+            }));
+        }
         let is_disturbed = self.scenario.faults.iter().any(|(at, fault)| !self.is_harmless(ms(*at), fault));
         for (agent, life) in self.lives() {
             let Some((at, code)) = life.ended else { continue };
@@ -288,6 +302,9 @@ impl Facts<'_> {
                 ));
             }
             let Verdict::Failed(failure) = &whole.verdict else { continue };
+            // What was before is of another job.
+            let gathered = life.events.iter().find(|(_, event)| matches!(event, RunEvent::Gathered { .. }));
+            let since = gathered.map_or(Duration::ZERO, |(at, _)| *at);
             let mut own: Vec<(Duration, u32, Exit)> = Vec::new();
             for (fate, rank) in self.members() {
                 if let Some((at, exit)) = fate.ended.filter(|(_, exit)| is_failure(*exit))
@@ -312,7 +329,7 @@ impl Facts<'_> {
                         continue;
                     };
                     let earlier = own.iter().filter(|(at, rank, _)| {
-                        *at + self.slack + ms(500) < told && self.allowed_restarts(*rank) == 0
+                        *at >= since && *at + self.slack + ms(500) < told && self.allowed_restarts(*rank) == 0
                     });
                     // A failure that nobody could tell in time is not the first that was known.
                     let unheard =
@@ -322,10 +339,8 @@ impl Facts<'_> {
                     }
                 }
                 End::Lost(_) | End::AgentFailed { .. } | End::NotStarted(_) => {
-                    let is_lost = self.causes.iter().any(|cause| {
-                        cause.codes.contains(&OwnCode::MemberLost.code())
-                            || cause.codes == [OwnCode::Interrupted.code()]
-                    });
+                    let is_lost =
+                        self.causes.iter().any(|cause| cause.codes.contains(&OwnCode::MemberLost.code()));
                     if !is_lost
                         && !self.has(|fault| {
                             matches!(fault, Fault::SlowNet { .. } | Fault::Freeze { .. } | Fault::Cut { .. })
@@ -390,6 +405,10 @@ impl Facts<'_> {
                 (true, Some(first)) => first.max(life.started) + self.grace + BEYOND_GRACE + self.slack,
                 _ => life.started + meet + self.grace + BEYOND_GRACE + self.slack,
             };
+            // It may have met for another job, whose failures are its own: that it ends soon after them is looked at above.
+            if joined && self.is_back_uncounted() && first.is_some_and(|first| life.started > first) {
+                continue;
+            }
             // A leader that hangs is noticed by its silence.
             let silent = self.has(|fault| {
                 matches!(fault, Fault::Cut { .. } | Fault::LoseHost { .. } | Fault::Freeze { .. })

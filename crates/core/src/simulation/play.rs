@@ -26,6 +26,7 @@ use crate::simulated::{Here, World, beside, pid_of};
 use crate::supervise::{AgentError, LogErrors, OutputStyle, Prepared, RunSpec, simulate_member};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,6 +36,8 @@ use tokio::task::{AbortHandle, LocalSet};
 const LIMIT: Duration = Duration::from_secs(400);
 /// How long an agent waits for what it has published to be taken back, as `Seeker` does at its end.
 const RETRACT: Duration = Duration::from_secs(5);
+/// How often one that waits for that looks up.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a guard takes to notice that its agent is gone.
 const GUARD: Duration = Duration::from_millis(5);
 
@@ -199,7 +202,7 @@ impl Stage {
             self.world.note(format_args!("agent {agent} has failed: {error}"));
         }
         let retract = beside::run(here.clone(), move || drop(seeker));
-        _ = tokio::time::timeout(RETRACT, Inside::new(here, retract)).await;
+        within(RETRACT, &self.world, agent, Inside::new(here, retract)).await;
         let world = &self.world;
         world.note(format_args!("agent {agent} ends with {code}"));
         let left = world.living(agent).len();
@@ -387,7 +390,25 @@ impl Stage {
         let clean_up = beside::run(here.clone(), move || {
             WayToMeet::contested(directory(agent)).clean_up_after(pid_of(agent));
         });
-        _ = tokio::time::timeout(RETRACT, Inside::new(here, clean_up)).await;
+        within(RETRACT, &self.world.clone(), agent, Inside::new(here, clean_up)).await;
+    }
+}
+
+/// Waits for something, as `beside::wait` does: a time in which the process is stopped does not count.
+async fn within(limit: Duration, world: &World, agent: usize, work: impl Future<Output = ()>) {
+    let over = async {
+        let mut left = limit;
+        while !left.is_zero() {
+            tokio::time::sleep(LOOK).await;
+            if !world.is_frozen(agent) {
+                left = left.saturating_sub(LOOK);
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = work => {}
+        () = over => {}
     }
 }
 

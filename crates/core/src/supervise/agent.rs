@@ -114,11 +114,8 @@ async fn meet_and_run(
     }
     let mut wait = Wait::begin(join_request.timeout);
     loop {
-        let attended = tokio::select! {
-            attended = rendezvous::attend(way, &mut join_request, &run.plan, wait, tell) => attended?,
-            number = ending(&mut signals) => return Err(RendezvousError::Interrupted(signal::name(number)).into()),
-        };
-        match attended {
+        let stopped = ending(&mut signals);
+        match rendezvous::attend(way, &mut join_request, &run.plan, wait, stopped, tell).await? {
             Attended::Leader(leader) => {
                 return lead(run, *leader, port, descriptors, &mut signals, tell).await;
             }

@@ -206,7 +206,7 @@ fn an_address_where_somebody_else_answers_does_not_stop_the_search() {
                 (reader, writer)
             };
             let all = async { tokio::join!(reach(&addresses, &key, |_| ToLeader::Alive), foreign, leader).0 };
-            let reached = timeout(Duration::from_secs(30), all).await;
+            let reached = tokio::time::timeout(Duration::from_secs(30), all).await;
             assert!(matches!(reached, Ok(Ok(_))), "{way}: {reached:?}");
         }
         drop(leader);

@@ -210,11 +210,11 @@ mod tests {
 
     #[test]
     fn it_has_a_session_of_its_own_and_signals_as_a_shell_gives_them() {
-        // As the event loop does; and one that is ignored stays so, as under nohup.
+        // As the event loop does; and one that is ignored stays so, as under nohup. No shell is asked: it blocks signals for moments.
         calls::ignore(libc::SIGTTIN).unwrap();
         let blocked = || {
             set_blocked(libc::SIG_BLOCK, &[libc::SIGUSR1]).unwrap();
-            output(&Program::new(&words(["sh", "-c", "cat /proc/$$/status /proc/$$/stat"]))).unwrap()
+            output(&Program::new(&words(["sh", "-c", "exec cat /proc/self/status /proc/self/stat"]))).unwrap()
         };
         let (text, pid) = std::thread::spawn(blocked).join().unwrap();
         let field = |name: &str| {
